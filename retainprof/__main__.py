@@ -1,0 +1,6 @@
+"""``python -m retainprof``."""
+
+from retainprof.cli import entry
+
+if __name__ == "__main__":
+    entry()
