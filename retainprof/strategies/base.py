@@ -13,16 +13,7 @@ from retainprof.records import CallSpec
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["REGISTRY", "Plan", "Step", "Strategy", "register"]
-
-Losses = Mapping[str, "Tensor"]
-
-
-class Plan(Protocol):
-    """What a strategy may know before it runs: the scenario's loss names, in order."""
-
-    @property
-    def losses(self) -> tuple[str, ...]: ...
+__all__ = ["REGISTRY", "Step", "Strategy", "register"]
 
 
 class Step(Protocol):
@@ -49,7 +40,6 @@ class Step(Protocol):
         grad_tensors: Sequence[Tensor | None] | None = None,
         inputs: Sequence[Tensor] | None = None,
         is_grads_batched: bool = False,
-        retain_graph: bool | None = None,
     ) -> tuple[Tensor | None, ...]:
         """Make one call; for kind ``grad`` the gradients, kept by the step, else ()."""
 
@@ -59,8 +49,11 @@ class Step(Protocol):
     def parameters(self) -> list[Tensor]:
         """All trainable parameters (and inputs that require a gradient), in the model's order."""
 
-    def named(self, names: Sequence[str]) -> list[Tensor]:
-        """Parameters by name."""
+    def wanted(self, spec: CallSpec) -> list[Tensor] | None:
+        """The parameters that ``spec.wrt`` or ``spec.inputs`` name; None where a backward call names none."""
+
+    def prepare(self, spec: CallSpec) -> None:
+        """Clear gradients or make an SGD step, where ``spec`` says so; outside the call's times."""
 
     def head_parameters(self, loss: str) -> list[Tensor]:
         """Trainable leaves that ``loss`` reaches without passing through the shared output."""
@@ -73,6 +66,15 @@ class Step(Protocol):
 
     def basis(self, count: int, roots: Sequence[Tensor]) -> list[Tensor]:
         """Grad outputs that pick each root in turn, batched: ``count`` by root shape."""
+
+    def stacked(self, sets: Sequence[Sequence[Tensor | None]]) -> list[Tensor | None]:
+        """Tensor by tensor, the sets stacked along a new first dimension; None where all are None."""
+
+    def summed(self, sets: Sequence[Sequence[Tensor | None]]) -> list[Tensor | None]:
+        """Tensor by tensor, the sum over the sets; None where all are None."""
+
+    def weights(self, roots: Sequence[Tensor], factors: Sequence[float]) -> list[Tensor]:
+        """Grad outputs that weight each scalar root."""
 
 
 class Strategy(BaseModel):
@@ -93,9 +95,12 @@ class Strategy(BaseModel):
     name: Annotated[str, Field(description="name in tables and folders; the kind where left out")] = ""
     create_graph: Annotated[bool, Field(description="build a graph of every call, for higher derivatives")] = False
     checkpoint: Annotated[
-        str | None, Field(description="submodule whose activations are recomputed in every call (torch.utils.checkpoint)")
+        str | None,
+        Field(description="submodule whose activations are recomputed in every call (torch.utils.checkpoint)"),
     ] = None
-    offload: Annotated[bool, Field(description="saved tensors are copied away (save_on_cpu) and back in every call")] = False
+    offload: Annotated[
+        bool, Field(description="saved tensors are copied away (save_on_cpu) and back in every call")
+    ] = False
     autocast: Annotated[
         Literal["bfloat16", "float16"] | None, Field(description="run the forward under torch.autocast")
     ] = None
@@ -107,9 +112,9 @@ class Strategy(BaseModel):
         return self.name or self.kind
 
     @property
-    def forwards(self) -> int | None:
-        """Forward passes of the model in one step, None if it depends on the number of losses."""
-        return 1
+    def changes_parameters(self) -> bool:
+        """Whether the step itself changes parameters."""
+        return False
 
     @abstractmethod
     def calls(self, losses: tuple[str, ...]) -> tuple[CallSpec, ...]:
@@ -137,7 +142,9 @@ def register(kind: str) -> Callable[[S], S]:
 
     def add(cls: S) -> S:
         if kind in REGISTRY:
-            raise ValueError(f"strategy {kind!r} is registered twice: {REGISTRY[kind].__qualname__} and {cls.__qualname__}")
+            raise ValueError(
+                f"strategy {kind!r} is registered twice: {REGISTRY[kind].__qualname__} and {cls.__qualname__}"
+            )
         REGISTRY[kind] = cls
         return cls
 
