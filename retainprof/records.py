@@ -30,7 +30,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 # --- what a strategy will do -------------------------------------------------------------------------------------------
 
 
-class CallSpec(Record):
+class CallSpec(Record, frozen=True, kw_only=True):
     """One entry into the autograd engine, as planned.
 
     ``losses`` are names; ``weights`` go with them (None: all 1). ``wrt`` names the parameters that a ``grad`` call asks
@@ -54,7 +54,7 @@ class CallSpec(Record):
 # --- times -------------------------------------------------------------------------------------------------------------
 
 
-class Samples(Record):
+class Samples(Record, frozen=True, kw_only=True):
     """Raw nanoseconds, their median and its 95% interval (exact bootstrap of the median)."""
 
     samples: tuple[int, ...] = ()
@@ -62,7 +62,7 @@ class Samples(Record):
     ci95: Interval | None = None
 
 
-class Ratio(Record):
+class Ratio(Record, frozen=True, kw_only=True):
     """Median of paired ratios and its 95% interval; ``pairs`` is how many rounds it rests on."""
 
     median: float
@@ -73,7 +73,7 @@ class Ratio(Record):
 # --- what the evidence shows of one call -------------------------------------------------------------------------------
 
 
-class Accumulate(Record):
+class Accumulate(Record, frozen=True, kw_only=True):
     """What AccumulateGrad did, counted: evaluations by kind."""
 
     stolen: int = 0
@@ -82,7 +82,7 @@ class Accumulate(Record):
     sparse_added: int = 0
 
 
-class KernelRow(Record):
+class KernelRow(Record, frozen=True, kw_only=True):
     """One kernel of one call: device kernel, or on CPU an aten operator, by name and input shapes (or grid and block).
 
     ``self_ns`` is time less that of nested operators, summed over ``count``; ``bytes`` is what it allocated itself.
@@ -99,7 +99,7 @@ class KernelRow(Record):
     device: bool = False
 
 
-class DeviceTimes(Record):
+class DeviceTimes(Record, frozen=True, kw_only=True):
     """Device side of one call, in ns: sum and union of its device events, first start to last end, and the gaps inside."""
 
     sum_ns: int
@@ -110,7 +110,7 @@ class DeviceTimes(Record):
     launches: int
 
 
-class RangePass(Record):
+class RangePass(Record, frozen=True, kw_only=True):
     """What a trace shows inside one labelled range, on any thread. Times are profiled times: they say why, not how long."""
 
     label: str
@@ -136,7 +136,7 @@ class RangePass(Record):
 # --- strategies --------------------------------------------------------------------------------------------------------
 
 
-class CallError(Record):
+class CallError(Record, frozen=True, kw_only=True):
     """A call that raised; ``operator`` is the autograd node evaluated last, None where none was."""
 
     call: int | None
@@ -146,7 +146,7 @@ class CallError(Record):
     operator: str | None = None
 
 
-class CallResult(Record):
+class CallResult(Record, frozen=True, kw_only=True):
     """One call of one strategy. Definitions of the counted fields: README, "What the numbers mean"."""
 
     index: int
@@ -194,7 +194,7 @@ class CallResult(Record):
     kernel_rows: tuple[KernelRow, ...] = ()
 
 
-class ForwardResult(Record):
+class ForwardResult(Record, frozen=True, kw_only=True):
     """The forward passes of one step, together."""
 
     wall_ns: Samples = Samples()
@@ -207,14 +207,14 @@ class ForwardResult(Record):
     flops: int | None = None
 
 
-class TimelinePoint(Record):
+class TimelinePoint(Record, frozen=True, kw_only=True):
     """Allocated bytes above the start of the step, at a time of the profiled step (for drawing, not for timing)."""
 
     at_ns: int
     bytes: int
 
 
-class Band(Record):
+class Band(Record, frozen=True, kw_only=True):
     """A labelled range on the timeline."""
 
     label: str
@@ -222,7 +222,7 @@ class Band(Record):
     end_ns: int
 
 
-class StepResult(Record):
+class StepResult(Record, frozen=True, kw_only=True):
     """One whole step: forward passes and calls."""
 
     wall_ns: Samples = Samples()
@@ -236,7 +236,7 @@ class StepResult(Record):
     bands: tuple[Band, ...] = ()
 
 
-class HeldStorage(Record):
+class HeldStorage(Record, frozen=True, kw_only=True):
     """One storage that the losses hold after the forward, counted once and whole."""
 
     bytes: int
@@ -248,7 +248,7 @@ class HeldStorage(Record):
     freed_in_call: int | None = None
 
 
-class HeldByNode(Record):
+class HeldByNode(Record, frozen=True, kw_only=True):
     """Bytes by the node that keeps them; a storage kept by several is put to the first in ``kept_by``."""
 
     node: str
@@ -258,14 +258,14 @@ class HeldByNode(Record):
     freed_in_call: int | None = None
 
 
-class HeldByModule(Record):
+class HeldByModule(Record, frozen=True, kw_only=True):
     """Bytes by the module whose forward made them; "" is outside every module (the losses)."""
 
     module: str
     bytes: int
 
 
-class RetainCost(Record):
+class RetainCost(Record, frozen=True, kw_only=True):
     """What retaining costs, against the same strategy whose calls retain only what a later call needs."""
 
     peak_with_bytes: int
@@ -274,7 +274,7 @@ class RetainCost(Record):
     after_last_without_bytes: int | None
 
 
-class Retained(Record):
+class Retained(Record, frozen=True, kw_only=True):
     """What the losses hold after the forward."""
 
     after_forward_bytes: int | None = None
@@ -285,7 +285,7 @@ class Retained(Record):
     cost: RetainCost | None = None
 
 
-class Gradients(Record):
+class Gradients(Record, frozen=True, kw_only=True):
     """The strategy's gradients against those of ``reference`` from the same state."""
 
     reference: str
@@ -300,7 +300,7 @@ class Gradients(Record):
     not_finite: tuple[str, ...] = ()
 
 
-class KernelDiff(Record):
+class KernelDiff(Record, frozen=True, kw_only=True):
     """One kernel, first against a later call."""
 
     name: str
@@ -315,7 +315,7 @@ class KernelDiff(Record):
     leaf: bool = True
 
 
-class FirstVsLater(Record):
+class FirstVsLater(Record, frozen=True, kw_only=True):
     """Call 0 against a later call of one strategy; the ratios are later / first, paired within a step."""
 
     call: int
@@ -325,7 +325,7 @@ class FirstVsLater(Record):
     kernels: tuple[KernelDiff, ...] = ()
 
 
-class StrategyResult(Record):
+class StrategyResult(Record, frozen=True, kw_only=True):
     """Everything about one strategy."""
 
     name: str
@@ -342,7 +342,7 @@ class StrategyResult(Record):
     traces: tuple[str, ...] = ()
 
 
-class StrategyComparison(Record):
+class StrategyComparison(Record, frozen=True, kw_only=True):
     """Whole steps, contender / baseline, paired within rounds."""
 
     baseline: str
@@ -354,7 +354,7 @@ class StrategyComparison(Record):
     verdict: Verdict
 
 
-class Finding(Record):
+class Finding(Record, frozen=True, kw_only=True):
     """One thing worth knowing, with its evidence in numbers and what to do."""
 
     rule: str
@@ -369,7 +369,7 @@ class Finding(Record):
     saves_ns: int | None = None
 
 
-class Environment(Record):
+class Environment(Record, frozen=True, kw_only=True):
     """What the numbers depend on."""
 
     python: str
@@ -391,7 +391,7 @@ class Environment(Record):
     env: dict[str, str] = {}
 
 
-class Timing(Record):
+class Timing(Record, frozen=True, kw_only=True):
     """How the timing pass went."""
 
     rounds: int
@@ -402,7 +402,7 @@ class Timing(Record):
     clock: Literal["cpu", "wall"]  # which ratios the verdicts rest on
 
 
-class Result(Record):
+class Result(Record, frozen=True, kw_only=True):
     """``result.json``."""
 
     schema: int = SCHEMA
