@@ -5,6 +5,7 @@
     ├── ScenarioError          2   one or more faults of a scenario file, each with its place
     ├── ImportRefused          2   a factory that ``--allow-import`` does not name
     ├── FactoryError           2   a factory that raised or returned the wrong thing
+    ├── WorkloadError          2   a model that raises in its forward, a loss that is no scalar or has no gradient
     ├── DeviceError            2   a device that is not there
     ├── StoreError             2   an output folder that cannot be written, a run that cannot be read
     ├── TraceError             2   a file that is no trace, or one with nothing to say
@@ -31,6 +32,7 @@ __all__ = [
     "StoreError",
     "TraceError",
     "UsageError",
+    "WorkloadError",
 ]
 
 
@@ -85,6 +87,10 @@ class ImportRefused(RetainprofError):
 
 class FactoryError(RetainprofError):
     """A factory that is missing, raised, or returned the wrong thing."""
+
+
+class WorkloadError(RetainprofError):
+    """A model that raises in its forward, or a loss that is no scalar tensor with a gradient."""
 
 
 class DeviceError(RetainprofError):

@@ -9,7 +9,8 @@ the result file, by call index.
 from __future__ import annotations
 
 import re
-from typing import Final, Literal, NamedTuple
+from dataclasses import dataclass
+from typing import Final, Literal
 
 __all__ = ["PREFIX", "Label", "Phase", "make", "parse", "slug"]
 
@@ -19,7 +20,8 @@ _LABEL: Final = re.compile(r"retainprof::(step|forward|loss|call|drop|clear)(?:\
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._+-]+")
 
 
-class Label(NamedTuple):
+@dataclass(frozen=True)
+class Label:
     """A parsed label; ``index`` is the call's number in its step, or None where the phase has none."""
 
     phase: Phase

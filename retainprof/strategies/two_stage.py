@@ -39,7 +39,8 @@ class TwoStage(Strategy):
         *heads, trunk = calls
         for spec in heads:
             step.call(spec, [losses[spec.losses[0]]])
-        step.call(trunk, shared, grad_tensors=[leaf.grad for leaf in leaves])
+        reached = [(z, leaf.grad) for z, leaf in zip(shared, leaves, strict=True) if leaf.grad is not None]
+        step.call(trunk, [z for z, _ in reached], grad_tensors=[g for _, g in reached])
 
 
 @register("two_stage_per_loss")

@@ -1,0 +1,53 @@
+"""From a scenario to things that run: the workload on its device, and a runner for each strategy."""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from retainprof.capture.step import StepRunner
+from retainprof.capture.workload import State, Workload, map_tensors
+from retainprof.strategies import Strategy
+
+if TYPE_CHECKING:
+    from retainprof.scenario import Imports, Scenario
+
+__all__ = ["build_runner", "build_workload"]
+
+
+def build_workload(scenario: Scenario, imports: Imports, device: torch.device) -> Workload:
+    """Model, batch and losses of a scenario, on ``device``; seeded, so that two builds are equal.
+
+    Raises:
+        ImportRefused, FactoryError: see ``retainprof.scenario.build``.
+    """
+    from retainprof.scenario.build import build_batch, build_losses, build_model
+
+    model = build_model(scenario, imports).to(device)
+    batch = build_batch(scenario, model, imports)
+    losses = build_losses(scenario, imports)
+    torch.manual_seed(scenario.seed)
+
+    def there(tensor: Tensor) -> Tensor:
+        return tensor.detach().to(device).requires_grad_(tensor.requires_grad)
+
+    if device.type == "cpu":
+        inputs, targets = batch.inputs, batch.targets
+    else:
+        inputs, targets = map_tensors((batch.inputs, batch.targets), there)
+    return Workload(model=model, inputs=inputs, targets=targets, losses=losses, device=device, shared=scenario.shared)
+
+
+def build_runner(scenario: Scenario, strategy: Strategy, workload: Workload) -> StepRunner:
+    """A runner of one strategy. A compiled strategy has a model of its own: the first backward of a compiled graph
+    decides what later ones may do, so strategies must not share one."""
+    if strategy.compile:
+        torch.compiler.config.force_disable_caches = True
+        model = copy.deepcopy(workload.model)
+        model.compile()
+        workload = workload.with_model(model)
+    state = State(workload, scenario.measure.zero_grad, strategy.changes_parameters)
+    return StepRunner(strategy, workload, state)
