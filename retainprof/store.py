@@ -88,6 +88,10 @@ class RunFolder:
         """``path`` relative to the run folder, with forward slashes."""
         return path.relative_to(self.root).as_posix()
 
+    def discard(self) -> None:
+        """Take the folder away again: nothing was measured."""
+        shutil.rmtree(self.root, ignore_errors=True)
+
     def write_result(self, result: Result) -> None:
         """Replace ``result.json``."""
         write_atomic(self.result, encode(result))

@@ -23,14 +23,12 @@ from retainprof.capture.observe import Observer
 from retainprof.capture.step import StepRunner
 from retainprof.records import CallError
 
-__all__ = ["Clock", "StepTimes", "Stopped", "TimingPlan", "collected", "measure", "timer_for"]
+__all__ = ["Clock", "Measurement", "StepTimes", "Stopped", "TimingPlan", "collected", "timer_for"]
 
 Clock = Literal["cpu", "wall"]
 Stopped = Literal["narrow", "budget", "rounds", "interrupted"]
 CHECK_SECONDS = 1.0
-NARROW = 0.01
 STABLE = 0.05
-MIN_ROUNDS = 10
 _wall = time.perf_counter_ns
 _cpu = time.process_time_ns
 
@@ -48,10 +46,10 @@ class StepTimes:
     call_device: list[list[int]] = field(default_factory=list)
     error: CallError | None = None
 
-    @property
-    def rounds(self) -> int:
-        """Complete rounds."""
-        return len(self.step_wall)
+    def series(self) -> Iterator[list[int]]:
+        """Every list of samples."""
+        yield from (self.step_wall, self.step_cpu, self.forward_wall, self.forward_cpu)
+        yield from (*self.call_wall, *self.call_cpu, *self.call_device)
 
 
 class Timer(Observer):
@@ -198,19 +196,24 @@ class Measurement:
     def run(self, tick: Callable[[int, float], None]) -> None:
         """Warm up, then measure; ``tick(rounds, share of the work done)`` after each round."""
         started = time.monotonic()
-        with collected():
-            self._warm_up(started)
-            checked = time.monotonic()
-            while not self._spent(started):
-                self._round(keep=True)
-                self.seconds = time.monotonic() - started
-                tick(self.rounds, self._share(started))
-                if self.plan.rounds is None and time.monotonic() - checked > CHECK_SECONDS:
-                    if self._narrow():
-                        self.stopped_by = "narrow"
-                        break
-                    checked = time.monotonic()
-        self.seconds = time.monotonic() - started
+        try:
+            with collected():
+                self._warm_up(started)
+                self._measure(started, tick)
+        finally:
+            self.seconds = time.monotonic() - started
+            self._forget_half_round()
+
+    def _measure(self, started: float, tick: Callable[[int, float], None]) -> None:
+        checked = time.monotonic()
+        while not self._spent(started):
+            self._round(keep=True)
+            tick(self.rounds, self._share(started))
+            if self.plan.rounds is None and time.monotonic() - checked > CHECK_SECONDS:
+                if self._narrow():
+                    self.stopped_by = "narrow"
+                    return
+                checked = time.monotonic()
 
     def _whole(self) -> list[int]:
         """Strategies whose steps end without an error."""
@@ -224,9 +227,8 @@ class Measurement:
                 self._round(keep=False)
                 self.warmup_rounds += 1
             after = self._latest()
-            if all(now > (1 - STABLE) * past for now, past in zip(after, before, strict=True) if past):
-                if any(before):
-                    return
+            if any(before) and all(now > (1 - STABLE) * past for now, past in zip(after, before, strict=True)):
+                return
             if time.monotonic() - started > self.plan.budget_s / 5:
                 return
 
@@ -245,6 +247,12 @@ class Measurement:
         if keep:
             self.rounds += 1
 
+    def _forget_half_round(self) -> None:
+        """After an interrupt: samples of a round that not every strategy ended are of no use for pairs."""
+        for timer in self.timers:
+            for samples in timer.times.series():
+                del samples[self.rounds :]
+
     def _spent(self, started: float) -> bool:
         if self.plan.rounds is not None and self.rounds >= self.plan.rounds:
             self.stopped_by = "rounds"
@@ -261,7 +269,7 @@ class Measurement:
 
     def _narrow(self) -> bool:
         """Whether every ratio that will be reported has an interval no wider than 1% of it."""
-        return self.rounds >= MIN_ROUNDS and all(is_narrow(top, bottom, NARROW) for top, bottom in self._ratios())
+        return all(is_narrow(top, bottom) for top, bottom in self._ratios())
 
     def _ratios(self) -> Iterator[tuple[Sequence[int], Sequence[int]]]:
         cpu = self.plan.clock == "cpu"
@@ -275,11 +283,3 @@ class Measurement:
             for later in calls[1:]:
                 yield later, calls[0]
 
-
-def measure(
-    runners: Sequence[StepRunner], plan: TimingPlan, seed: int, tick: Callable[[int, float], None]
-) -> Measurement:
-    """Run the timing pass; see :class:`Measurement`."""
-    measurement = Measurement(runners, plan, seed)
-    measurement.run(tick)
-    return measurement

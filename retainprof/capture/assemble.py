@@ -1,0 +1,169 @@
+"""From what a session measured to a :class:`Result`. Pure: nothing is run, timed or written here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from retainprof import labels
+from retainprof._version import __version__
+from retainprof.analysis.stats import summarise
+from retainprof.capture.bytes import Books, Point
+from retainprof.capture.cold import ColdStep
+from retainprof.capture.evidence import Evidence
+from retainprof.capture.held import retained
+from retainprof.capture.session import Measured
+from retainprof.capture.step import StepRunner
+from retainprof.capture.timing import StepTimes
+from retainprof.records import (
+    CallResult,
+    CallSpec,
+    ForwardResult,
+    RangePass,
+    Result,
+    Samples,
+    Status,
+    StepResult,
+    StrategyResult,
+    Timing,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from retainprof.scenario import Scenario
+
+__all__ = ["assemble"]
+
+
+def assemble(
+    scenario: Scenario, measured: Measured, status: Status, message: str, relative: Callable[[Path], str]
+) -> Result:
+    """The result of what is there; parts that were not reached stay None or empty. ``relative`` shortens trace paths."""
+    return Result(
+        retainprof=__version__,
+        scenario=scenario.model_dump(mode="json", by_alias=True, exclude={"source"}),
+        environment=measured.environment,
+        status=status,
+        strategies=tuple(
+            _strategy(measured, i, relative) for i in range(len(measured.runners))
+        ),
+        timing=_timing(measured),
+        phases=tuple(measured.phases),
+        phase_seconds={name: round(seconds, 3) for name, seconds in measured.phase_seconds.items()},
+        message="\n".join([*([message] if message else []), *measured.warnings]),
+    )
+
+
+def _timing(measured: Measured) -> Timing | None:
+    timing = measured.timing
+    if timing is None:
+        return None
+    return Timing(
+        rounds=timing.rounds,
+        warmup_rounds=timing.warmup_rounds,
+        seconds=round(timing.seconds, 3),
+        stopped_by=timing.stopped_by,
+        threads=measured.environment.threads,
+        clock=timing.plan.clock,
+    )
+
+
+def _strategy(measured: Measured, index: int, relative: Callable[[Path], str]) -> StrategyResult:
+    runner, evidence = measured.runners[index], measured.evidence[index]
+    times = StepTimes() if measured.timing is None else measured.timing.timers[index].times
+    cold = [step for step in measured.cold if step.strategy == index and step.error is None]
+    error = evidence.error or times.error
+    return StrategyResult(
+        name=runner.strategy.title,
+        kind=runner.strategy.kind,
+        status="failed" if error else "ok",
+        error=error,
+        options=runner.strategy.options(),
+        step=_step(times, cold, evidence),
+        forward=_forward(times, cold, evidence),
+        calls=tuple(_call(runner, spec, times, cold, evidence) for spec in runner.specs),
+        retained=retained(evidence),
+        gradients=measured.gradients[index],
+        traces=() if evidence.trace_path is None else (relative(evidence.trace_path),),
+    )
+
+
+def _samples(ns: Sequence[int]) -> Samples:
+    return summarise(ns)
+
+
+def _step(times: StepTimes, cold: Sequence[ColdStep], evidence: Evidence) -> StepResult:
+    return StepResult(
+        wall_ns=_samples(times.step_wall),
+        cpu_ns=_samples(times.step_cpu),
+        cold_wall_ns=_samples([step.step_wall_ns for step in cold]),
+        peak_bytes=evidence.peak_bytes,
+        flops=None if evidence.flops is None else evidence.flops.step,
+        forwards=None if evidence.books is None else evidence.books.forwards,
+        timeline=evidence.timeline,
+        bands=evidence.bands,
+    )
+
+
+def _forward(times: StepTimes, cold: Sequence[ColdStep], evidence: Evidence) -> ForwardResult:
+    parts = evidence.forward
+    return ForwardResult(
+        wall_ns=_samples(times.forward_wall),
+        cpu_ns=_samples(times.forward_cpu),
+        cold_wall_ns=_samples([step.forward_wall_ns for step in cold]),
+        runs=1 if evidence.books is None else evidence.books.forwards,
+        nodes=sum(part.nodes for part in parts) if parts else None,
+        ops=sum(part.ops for part in parts) if parts else None,
+        net_bytes=sum(part.net_bytes or 0 for part in parts) if parts else None,
+        flops=None if evidence.flops is None else evidence.flops.forward,
+    )
+
+
+def _call(
+    runner: StepRunner, spec: CallSpec, times: StepTimes, cold: Sequence[ColdStep], evidence: Evidence
+) -> CallResult:
+    i = spec.index
+    device = times.call_device[i] if times.call_device else None
+    seen = evidence.calls.get(i)
+    return CallResult(
+        index=i,
+        losses=spec.losses,
+        kind=spec.kind,
+        retain_graph=spec.retain_graph,
+        create_graph=spec.create_graph,
+        label=labels.make("call", i, spec.what or "+".join(spec.losses)),
+        what=spec.what,
+        weights=spec.weights,
+        zero_grad_before=spec.zero_grad_before,
+        sgd_before=spec.sgd_before,
+        wall_ns=_samples(times.call_wall[i] if times.call_wall else ()),
+        cpu_ns=_samples(times.call_cpu[i] if times.call_cpu else ()),
+        device_ns=None if device is None else _samples(device),
+        cold_wall_ns=_samples([step.call_wall_ns[i] for step in cold]),
+        cold_minor_faults=tuple(step.call_minor_faults[i] for step in cold if step.call_minor_faults),
+        flops=None if evidence.flops is None else evidence.flops.calls.get(i),
+        **_counted(seen),
+        **_bytes(evidence, i, seen),
+    )
+
+
+def _counted(seen: RangePass | None) -> dict[str, object]:
+    if seen is None:
+        return {}
+    return {
+        "profiled_wall_ns": seen.duration_ns,
+        "nodes": seen.nodes,
+        "ops": seen.ops,
+        "kernels": seen.kernels,
+        "copies_and_sets": seen.copies_and_sets,
+        "accumulate": seen.accumulate,
+        "fan_in_adds": seen.fan_in_adds,
+        "forward_ops_in_backward": seen.forward_ops_in_backward,
+        "allocated_bytes": seen.allocated_bytes,
+        "freed_bytes": seen.freed_bytes,
+        "net_bytes": seen.net_bytes,
+        "peak_bytes": seen.peak_bytes,
+        "kernel_rows": seen.kernel_rows,
+    }

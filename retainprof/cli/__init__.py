@@ -1,0 +1,86 @@
+"""The command line. One file a command; each parses and prints, and leaves the work to the package.
+
+Nothing heavy is imported before a command runs: ``retainprof --help`` needs no torch.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Final
+
+from retainprof._version import __version__
+from retainprof.errors import RetainprofError
+
+__all__ = ["entry", "main"]
+
+COMMANDS: Final = ("run", "analyze", "compare", "report", "validate", "schema", "list", "env")
+INTERRUPTED: Final = 130
+
+DESCRIPTION: Final = """\
+What several backward calls over one autograd graph cost: kernels, bytes and honest intervals.
+
+  retainprof scenarios/multitask.yaml     time, profile, explain and compare the strategies of a scenario
+  retainprof validate my.yaml             check a scenario without running it
+  retainprof list                         models, batches, losses and strategies that a scenario may name
+"""
+
+EPILOG: Final = """\
+exit codes: 0 done, 1 a comparison's condition failed, 2 usage or scenario, 3 a strategy failed, 130 interrupted
+"""
+
+
+def _module(command: str) -> str:
+    return f"retainprof.cli.{command}" if command != "list" else "retainprof.cli.list_"
+
+
+def parser() -> argparse.ArgumentParser:
+    """The whole parser, every command's options included."""
+    top = argparse.ArgumentParser(
+        prog="retainprof",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    top.add_argument("--version", action="version", version=f"retainprof {__version__}")
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    for command in COMMANDS:
+        importlib.import_module(_module(command)).add(commands)
+    return top
+
+
+def _with_command(argv: Sequence[str]) -> list[str]:
+    """``retainprof scenario.yaml`` means ``retainprof run scenario.yaml``."""
+    first = next((word for word in argv if not word.startswith("-")), None)
+    top_level = not argv or argv[0] in ("-h", "--help", "--version")
+    return list(argv) if top_level or first in COMMANDS else ["run", *argv]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; returns the exit code. Errors of this package are printed, others propagate."""
+    words = _with_command(sys.argv[1:] if argv is None else argv)
+    options = parser().parse_args(words or ["--help"])
+    try:
+        return int(importlib.import_module(_module(options.command)).run(options))
+    except RetainprofError as e:
+        print(_told(e), file=sys.stderr)
+        return e.exit_code
+    except KeyboardInterrupt:
+        print("retainprof: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return INTERRUPTED
+
+
+def _told(e: RetainprofError) -> str:
+    text = str(e) if ": error: " in str(e) else f"retainprof: error: {e}"
+    return f"{text}\n{e.hint}" if e.hint else text
+
+
+def entry() -> None:
+    """The console script."""
+    sys.exit(main())
