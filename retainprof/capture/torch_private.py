@@ -1,0 +1,149 @@
+"""Every private torch name that reading a graph needs; no other module of the package spells one for that purpose.
+
+Each has the version it was seen in and the public page that explains it (``NAMES``). ``missing()`` says which are gone,
+and ``tests/unit/test_ledger_private.py`` fails with that list when torch changes one.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import torch
+from torch import Tensor, nn
+from torch.multiprocessing.reductions import StorageWeakRef
+
+__all__ = [
+    "LEAF_SEQUENCE",
+    "NAMES",
+    "PrivateName",
+    "SavedTensor",
+    "compiled_call",
+    "data_address",
+    "missing",
+    "next_sequence_number",
+    "raw_slots",
+    "sequence_number",
+    "set_compiled_call",
+    "storage_identity",
+    "storage_reference",
+    "undisturbed",
+]
+
+_PULL: Final = "https://github.com/pytorch/pytorch/pull/"
+_RAW: Final = "_raw_saved_"  # never ``_saved_*``: reading one of those runs the unpack hooks
+LEAF_SEQUENCE: Final = 2**64 - 1  # what AccumulateGrad answers: leaves have no place in the order of the forward
+
+SavedTensor: Final[Any] = torch._C._autograd.SavedTensor
+Node: TypeAlias = Any  # a node's attributes differ by operator and are unknown to type checkers
+
+
+@dataclass(frozen=True)
+class PrivateName:
+    """A name that torch does not promise: where it was seen, what for, and the page that explains it."""
+
+    name: str
+    seen_in: str
+    purpose: str
+    url: str
+
+
+NAMES: Final = (
+    PrivateName("Node._raw_saved_*", "2.13.0", "what a built-in operator saved, packed as it is", _PULL + "60565"),
+    PrivateName("Function._raw_saved_tensors", "2.13.0", "the same of a custom Function", _PULL + "60551"),
+    PrivateName(
+        "SavedTensor.data", "2.13.0", "the tensor, or what a pack hook made of it; no unpacking", _PULL + "60975"
+    ),
+    PrivateName("SavedTensor.unpack_hook", "2.13.0", "a function whose closure may hold tensors", _PULL + "134754"),
+    PrivateName("Node._sequence_nr", "2.13.0", "place of a node in its thread's forward", _PULL + "52180"),
+    PrivateName("torch._C._autograd._get_sequence_nr", "2.13.0", "number the next node will get", _PULL + "103129"),
+    PrivateName(
+        "torch._C.DisableTorchFunctionSubclass", "2.13.0", "no subclass code runs while reading", _PULL + "86073"
+    ),
+    PrivateName("UntypedStorage._cdata", "2.13.0", "identity of a storage that has no address", _PULL + "89557"),
+    PrivateName("StorageWeakRef", "2.13.0", "recognise a storage later without keeping it", _PULL + "5585"),
+    PrivateName("Module._compiled_call_impl", "2.13.0", "the compiled call of Module.compile", _PULL + "101167"),
+)
+
+
+def raw_slots(node_type: type) -> tuple[str, ...]:
+    """Names of the packed saved tensors of one kind of node, in the type's own order."""
+    return tuple(name for name in dir(node_type) if name.startswith(_RAW))
+
+
+def sequence_number(node: Node) -> int:
+    """Place of the node in the forward of the thread that made it; ``LEAF_SEQUENCE`` for AccumulateGrad."""
+    number: int = node._sequence_nr()
+    return number
+
+
+def next_sequence_number() -> int:
+    """The number that the next node made in this thread will get; taking it changes nothing."""
+    number: int = torch._C._autograd._get_sequence_nr()
+    return number
+
+
+def data_address(storage: torch.UntypedStorage) -> int:
+    """Address of a storage's bytes; where it has none (meta, fake), minus the address of the storage itself."""
+    try:
+        address = storage.data_ptr()
+    except RuntimeError:
+        address = 0
+    return address or -storage_identity(storage)
+
+
+def storage_identity(storage: torch.UntypedStorage) -> int:
+    """What tells a storage from all others that are alive or referred to by ``storage_reference``."""
+    return int(storage._cdata)
+
+
+def storage_reference(storage: torch.UntypedStorage) -> StorageWeakRef:
+    """A weak reference: the bytes go when their last owner goes, only the identity is not given away again."""
+    return StorageWeakRef(storage)  # type: ignore[no-untyped-call]
+
+
+def compiled_call(module: nn.Module) -> Callable[..., Any] | None:
+    """What ``Module.compile`` put in place of the module's call; None for a module that it was not called on."""
+    found: Callable[..., Any] | None = getattr(module, "_compiled_call_impl", None)
+    return found
+
+
+def set_compiled_call(module: nn.Module, call: Callable[..., Any] | None) -> None:
+    """Replace the compiled call, e.g. by one that notes when it begins and ends."""
+    module._compiled_call_impl = call
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Read tensors and nodes without running code of tensor subclasses, gradient mode or the garbage collector."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        with torch.no_grad(), torch._C.DisableTorchFunctionSubclass():
+            yield
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def missing() -> list[PrivateName]:
+    """Names of ``NAMES`` that this torch does not have."""
+    leaf = torch.ones(1, requires_grad=True)
+    node: Node = leaf.exp().grad_fn
+    saved = getattr(node, _RAW + "result", None)
+    here = {
+        "Node._raw_saved_*": saved is not None,
+        "Function._raw_saved_tensors": bool(raw_slots(torch.autograd.Function)),
+        "SavedTensor.data": isinstance(getattr(saved, "data", None), Tensor),
+        "SavedTensor.unpack_hook": hasattr(saved, "unpack_hook"),
+        "Node._sequence_nr": hasattr(node, "_sequence_nr"),
+        "torch._C._autograd._get_sequence_nr": hasattr(torch._C._autograd, "_get_sequence_nr"),
+        "torch._C.DisableTorchFunctionSubclass": hasattr(torch._C, "DisableTorchFunctionSubclass"),
+        "UntypedStorage._cdata": hasattr(leaf.untyped_storage(), "_cdata"),
+        "StorageWeakRef": hasattr(StorageWeakRef, "expired"),
+        "Module._compiled_call_impl": hasattr(nn.Module, "_compiled_call_impl"),
+    }
+    return [name for name in NAMES if not here[name.name]]
