@@ -61,9 +61,7 @@ def _chosen(scenario: Scenario, names: tuple[str, ...]) -> Scenario:
     there = {strategy.title: strategy for strategy in scenario.strategies}
     unknown = [name for name in names if name not in there]
     if unknown:
-        raise UsageError(
-            f"{scenario.name} has no strategy {unknown[0]!r}", hint=f"it has {', '.join(there)}"
-        )
+        raise UsageError(f"{scenario.name} has no strategy {unknown[0]!r}", hint=f"it has {', '.join(there)}")
     return scenario.model_copy(update={"strategies": tuple(there[name] for name in dict.fromkeys(names))})
 
 
@@ -158,4 +156,3 @@ class _Run:
             full=self._options.full,
             folder=str(self._folder.root),
         )
-

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from retainprof import labels
 from retainprof._version import __version__
 from retainprof.analysis.stats import summarise
-from retainprof.capture.bytes import Books, Point
+from retainprof.capture.bytes import Point
 from retainprof.capture.cold import ColdStep
 from retainprof.capture.evidence import Evidence
 from retainprof.capture.held import retained
 from retainprof.capture.session import Measured
-from retainprof.capture.step import StepRunner
 from retainprof.capture.timing import StepTimes
 from retainprof.records import (
     CallResult,
@@ -46,9 +47,7 @@ def assemble(
         scenario=scenario.model_dump(mode="json", by_alias=True, exclude={"source"}),
         environment=measured.environment,
         status=status,
-        strategies=tuple(
-            _strategy(measured, i, relative) for i in range(len(measured.runners))
-        ),
+        strategies=tuple(_strategy(measured, i, relative) for i in range(len(measured.runners))),
         timing=_timing(measured),
         phases=tuple(measured.phases),
         phase_seconds={name: round(seconds, 3) for name, seconds in measured.phase_seconds.items()},
@@ -83,7 +82,7 @@ def _strategy(measured: Measured, index: int, relative: Callable[[Path], str]) -
         options=runner.strategy.options(),
         step=_step(times, cold, evidence),
         forward=_forward(times, cold, evidence),
-        calls=tuple(_call(runner, spec, times, cold, evidence) for spec in runner.specs),
+        calls=tuple(_call(spec, times, cold, evidence) for spec in runner.specs),
         retained=retained(evidence),
         gradients=measured.gradients[index],
         traces=() if evidence.trace_path is None else (relative(evidence.trace_path),),
@@ -121,13 +120,11 @@ def _forward(times: StepTimes, cold: Sequence[ColdStep], evidence: Evidence) -> 
     )
 
 
-def _call(
-    runner: StepRunner, spec: CallSpec, times: StepTimes, cold: Sequence[ColdStep], evidence: Evidence
-) -> CallResult:
+def _call(spec: CallSpec, times: StepTimes, cold: Sequence[ColdStep], evidence: Evidence) -> CallResult:
     i = spec.index
     device = times.call_device[i] if times.call_device else None
     seen = evidence.calls.get(i)
-    return CallResult(
+    plain = CallResult(
         index=i,
         losses=spec.losses,
         kind=spec.kind,
@@ -144,12 +141,48 @@ def _call(
         cold_wall_ns=_samples([step.call_wall_ns[i] for step in cold]),
         cold_minor_faults=tuple(step.call_minor_faults[i] for step in cold if step.call_minor_faults),
         flops=None if evidence.flops is None else evidence.flops.calls.get(i),
-        **_counted(seen),
-        **_bytes(evidence, i, seen),
     )
+    return msgspec.structs.replace(plain, **_counted(seen), **_bytes(evidence, i, seen), **_needs(evidence, i))
 
 
-def _counted(seen: RangePass | None) -> dict[str, object]:
+def _needs(evidence: Evidence, call: int) -> dict[str, Any]:
+    needs = evidence.needs
+    return {"retain_needed": needs.needed.get(call), "needless_retain_bytes": needs.bytes_kept.get(call)}
+
+
+def _bytes(evidence: Evidence, call: int, seen: RangePass | None) -> dict[str, Any]:
+    """Retained, pinned and gradient bytes around one call, and the three sums that must come out as 0."""
+    books, before, after = evidence.books, Point("before", call), Point("after", call)
+    if books is None or after not in books.gradients:
+        return {}
+    then, now = books.gradients[before], books.gradients[after]
+    earlier, later = evidence.released.get(before), evidence.released.get(after)
+    found: dict[str, Any] = {
+        "returned_grad_bytes": now.returned_bytes,
+        "grad_bytes_after": now.grad_bytes,
+        "params_with_grad_after": now.parameters,
+        "inputs_with_grad_after": now.inputs,
+        "grad_sum_after": now.sum,
+        "grad_abs_sum_after": now.abs_sum,
+    }
+    if earlier is None or later is None:
+        return found
+    was_pinned, is_pinned = earlier.cleared - then.all_bytes, later.cleared - now.all_bytes
+    found |= {
+        "retained_bytes_before": earlier.dropped,
+        "retained_bytes_after": later.dropped,
+        "pinned_by_grads_bytes": is_pinned,
+        "residue_bytes": later.dropped - books.held[after].total_bytes,
+        "pinned_residue_bytes": is_pinned - books.pinned[after].total_bytes,
+    }
+    if seen is not None and seen.net_bytes is not None:
+        gained = now.all_bytes - then.all_bytes
+        explained = gained + later.dropped - earlier.dropped + is_pinned - was_pinned
+        found["unexplained_bytes"] = seen.net_bytes - explained
+    return found
+
+
+def _counted(seen: RangePass | None) -> dict[str, Any]:
     if seen is None:
         return {}
     return {

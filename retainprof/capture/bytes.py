@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Literal
 
 import torch
-from retainprof.capture.ledger import Ledger, walk, walk_pinned
-from retainprof.capture.modules import ModuleMap
 from torch import Tensor
 
 from retainprof import labels, trace
 from retainprof.capture.labelled import Recorder, label
+from retainprof.capture.ledger import Held, Ledger, walk, walk_pinned
+from retainprof.capture.modules import ModuleMap
 from retainprof.capture.observe import Observer, Observers, StopStep
 from retainprof.capture.step import StepRunner
 
@@ -94,6 +94,13 @@ class Books:
     pinned: dict[Point, Ledger] = field(default_factory=dict)
     gradients: dict[Point, Gradient] = field(default_factory=dict)
     forwards: int = 0
+    _by_key: dict[Point, dict[int, Held]] = field(default_factory=dict)
+
+    def held_by_key(self, point: Point) -> dict[int, Held]:
+        """The storages held at a point, by their key."""
+        if point not in self._by_key:
+            self._by_key[point] = {held.key: held for held in self.held[point].storages}
+        return self._by_key[point]
 
 
 class _Bookkeeper(Observer):
@@ -116,6 +123,9 @@ class _Bookkeeper(Observer):
         self._note(Point("before", index))
 
     def call_end(self, index: int) -> None:
+        self._note(Point("after", index))
+
+    def call_failed(self, index: int) -> None:
         self._note(Point("after", index))
 
 

@@ -14,12 +14,13 @@ from pathlib import Path
 from statistics import median_high
 
 import msgspec
-from retainprof.analysis.kernels import merge
 
 from retainprof import labels, trace
+from retainprof.analysis.kernels import merge
 from retainprof.capture.bytes import Books, Point, Released, keep_books, measure_released
 from retainprof.capture.flops import StepFlops, count_flops
 from retainprof.capture.labelled import LabelObserver, Recorder
+from retainprof.capture.needs import Needs, find_needs
 from retainprof.capture.step import StepRunner
 from retainprof.capture.timing import collected
 from retainprof.records import CallError, RangePass
@@ -47,6 +48,7 @@ class Evidence:
     forward: tuple[RangePass, ...] = ()
     flops: StepFlops | None = None
     books: Books | None = None
+    needs: Needs = field(default_factory=Needs)
     released: dict[Point, Released] = field(default_factory=dict)
     trace_path: Path | None = None
     error: CallError | None = None
@@ -57,6 +59,7 @@ def gather(runner: StepRunner, plan: EvidencePlan, evidence: Evidence) -> None:
     """Fill ``evidence`` part by part, so that an interrupt keeps what is there."""
     with collected():
         evidence.books = keep_books(runner)
+        evidence.needs = find_needs(runner)
         evidence.flops = count_flops(runner)
         _profile(runner, plan, evidence)
         recorder = _recorder(runner, plan, record_shapes=False)

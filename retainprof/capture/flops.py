@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from types import TracebackType
 from typing import Any
 
 from torch.utils.flop_counter import FlopCounterMode
@@ -35,7 +34,7 @@ class _NoModules:
     def __enter__(self) -> _NoModules:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(self, *exception: object) -> None:
         return None
 
 

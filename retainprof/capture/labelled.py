@@ -68,8 +68,11 @@ class LabelObserver(Observer):
     def call_end(self, index: int) -> None:  # noqa: ARG002
         self._leave()
 
+    def call_failed(self, index: int) -> None:  # noqa: ARG002
+        self._leave()
+
     def step_end(self) -> None:
-        while self._open:  # the call raised
+        while self._open:  # the forward raised
             self._leave()
 
 

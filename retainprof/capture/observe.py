@@ -35,6 +35,9 @@ class Observer:
     def call_end(self, index: int) -> None:
         """The engine has returned; this is the first thing after it. Not called where the call raised."""
 
+    def call_failed(self, index: int) -> None:
+        """The call raised; no later call will be made."""
+
     def step_end(self) -> None:
         """The step is over, complete or not; losses and gradients are still there."""
 
@@ -73,6 +76,10 @@ class Observers(Observer):
     def call_end(self, index: int) -> None:
         for observer in self._outwards:
             observer.call_end(index)
+
+    def call_failed(self, index: int) -> None:
+        for observer in self._outwards:
+            observer.call_failed(index)
 
     def step_end(self) -> None:
         for observer in self._outwards:

@@ -63,6 +63,7 @@ class StepRunner:
         self, strategy: Strategy, workload: Workload, state: State, losses: Sequence[str] | None = None
     ) -> None:
         names = tuple(workload.losses if losses is None else losses)
+        self._names = names
         self.strategy = strategy
         self.workload = workload
         self.state = state
@@ -78,6 +79,12 @@ class StepRunner:
         self._head: dict[str, list[int]] = {}
 
     # --- running ----------------------------------------------------------------------------------------------------
+
+    def with_specs(self, specs: tuple[CallSpec, ...]) -> StepRunner:
+        """The same strategy with other flags on its calls."""
+        changed = StepRunner(self.strategy, self.workload, self.state, self._names)
+        changed.specs = specs
+        return changed
 
     def run(self, observer: Observer) -> CallError | None:
         """One step from the same state as ever; the error of a call that raised, else None.
@@ -99,13 +106,15 @@ class StepRunner:
     def _guarded(self) -> CallError | None:
         try:
             self.strategy.run(self, self.specs)
+            return None
         except StopStep:
             return None
         except Exception as e:  # noqa: BLE001 - a model may raise anything; it becomes a result
             error = self._error(e)
             traceback.clear_frames(e.__traceback__)
-            return error
-        return None
+        if error.call is not None:
+            self._observer.call_failed(error.call)
+        return error
 
     def _error(self, e: Exception) -> CallError:
         spec = self._current
@@ -152,7 +161,7 @@ class StepRunner:
 
     def forward_shared(self) -> tuple[list[Tensor], dict[str, Tensor]]:
         """See ``Step.forward_shared``."""
-        return self._forward_hooked(lambda output: None, lambda output: list(tensors_in(output)))
+        return self._forward_hooked(lambda _: None)
 
     def forward_cut(self) -> tuple[list[Tensor], list[Tensor], dict[str, Tensor]]:
         """See ``Step.forward_cut``."""
@@ -161,17 +170,15 @@ class StepRunner:
         def cut(output: Any) -> Any:
             return map_tensors(output, lambda t: leaves.append(leaf := _leaf_of(t)) or leaf)
 
-        shared, losses = self._forward_hooked(cut, lambda output: list(tensors_in(output)))
+        shared, losses = self._forward_hooked(cut)
         self.cut += leaves
         return shared, leaves, losses
 
-    def _forward_hooked(
-        self, replace: Callable[[Any], Any], collect: Callable[[Any], list[Tensor]]
-    ) -> tuple[list[Tensor], dict[str, Tensor]]:
+    def _forward_hooked(self, replace: Callable[[Any], Any]) -> tuple[list[Tensor], dict[str, Tensor]]:
         shared: list[Tensor] = []
 
         def hook(module: nn.Module, args: Any, output: Any) -> Any:  # noqa: ARG001
-            shared.extend(collect(output))
+            shared.extend(tensors_in(output))
             return replace(output)
 
         module = self.workload.model.get_submodule(self.workload.shared or "")

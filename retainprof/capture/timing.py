@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
-from retainprof.analysis.stats import is_narrow
 
+from retainprof.analysis.stats import is_narrow
 from retainprof.capture.device import synchroniser
 from retainprof.capture.observe import Observer
 from retainprof.capture.step import StepRunner
@@ -282,4 +282,3 @@ class Measurement:
             calls = times.call_cpu if cpu else times.call_wall
             for later in calls[1:]:
                 yield later, calls[0]
-

@@ -38,7 +38,9 @@ class SpelledCall(BaseModel):
     wrt: Annotated[tuple[str, ...], Field(description="grad: parameter name, or list; all parameters if left out")] = ()
     weights: Annotated[tuple[float, ...] | None, Field(description="one factor for each loss (grad_tensors)")] = None
     inputs: Annotated[tuple[str, ...], Field(description="backward: write .grad of these parameters only")] = ()
-    retain: Annotated[bool, Field(description="retain_graph=True")] = False
+    retain: Annotated[
+        bool | None, Field(description="retain_graph; left out, it is what create_graph is, as in torch")
+    ] = None
     create_graph: Annotated[bool, Field(description="create_graph=True")] = False
     zero_grad: Annotated[
         Literal["before", "set_to_none", "zero"] | None,
@@ -71,13 +73,14 @@ class SpelledCall(BaseModel):
 
     def spec(self, index: int, create_graph: bool) -> CallSpec:
         """The planned call at a place in the step."""
+        creates = self.create_graph or create_graph
         sgd = DEFAULT_SGD_LR if self.step == "sgd" else self.step.sgd if self.step else None
         return CallSpec(
             index=index,
             losses=self.losses,
             kind="grad" if self.backward is None else "backward",
-            retain_graph=self.retain,
-            create_graph=self.create_graph or create_graph,
+            retain_graph=creates if self.retain is None else self.retain,
+            create_graph=creates,
             weights=self.weights,
             wrt=self.wrt or (("all parameters",) if self.backward is None else ()),
             inputs=self.inputs,

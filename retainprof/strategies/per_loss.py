@@ -33,7 +33,7 @@ class Retain(Strategy):
             CallSpec(
                 index=i,
                 losses=(name,),
-                retain_graph=self.retain_last or i < len(names) - 1,
+                retain_graph=self.create_graph or self.retain_last or i < len(names) - 1,
                 create_graph=self.create_graph,
             )
             for i, name in enumerate(names)
@@ -60,7 +60,9 @@ class Separate(Strategy):
 
     def calls(self, losses: tuple[str, ...]) -> tuple[CallSpec, ...]:
         return tuple(
-            CallSpec(index=i, losses=(name,), retain_graph=self.retain, create_graph=self.create_graph)
+            CallSpec(
+                index=i, losses=(name,), retain_graph=self.create_graph or self.retain, create_graph=self.create_graph
+            )
             for i, name in enumerate(losses)
         )
 
@@ -87,7 +89,7 @@ class Grad(Strategy):
                 index=i,
                 losses=(name,),
                 kind="grad",
-                retain_graph=i < len(losses) - 1,
+                retain_graph=self.create_graph or i < len(losses) - 1,
                 create_graph=self.create_graph,
                 wrt=("all parameters",),
             )
@@ -118,6 +120,7 @@ class Batched(Strategy):
                 index=0,
                 losses=losses,
                 kind="grad",
+                retain_graph=self.create_graph,
                 create_graph=self.create_graph,
                 wrt=("all parameters",),
                 what="batched",

@@ -25,7 +25,11 @@ class Summed(Strategy):
     )
 
     def calls(self, losses: tuple[str, ...]) -> tuple[CallSpec, ...]:
-        return (CallSpec(index=0, losses=losses, create_graph=self.create_graph, what="sum"),)
+        return (
+            CallSpec(
+                index=0, losses=losses, retain_graph=self.create_graph, create_graph=self.create_graph, what="sum"
+            ),
+        )
 
     def run(self, step: Step, calls: tuple[CallSpec, ...]) -> None:
         losses = {}
@@ -46,7 +50,7 @@ class Joint(Strategy):
     kind: Literal["joint"] = "joint"
 
     def calls(self, losses: tuple[str, ...]) -> tuple[CallSpec, ...]:
-        return (CallSpec(index=0, losses=losses, create_graph=self.create_graph),)
+        return (CallSpec(index=0, losses=losses, retain_graph=self.create_graph, create_graph=self.create_graph),)
 
     def run(self, step: Step, calls: tuple[CallSpec, ...]) -> None:
         losses = step.forward()

@@ -29,9 +29,16 @@ class TwoStage(Strategy):
 
     def calls(self, losses: tuple[str, ...]) -> tuple[CallSpec, ...]:
         heads = [
-            CallSpec(index=i, losses=(n,), create_graph=self.create_graph, what="head") for i, n in enumerate(losses)
+            CallSpec(index=i, losses=(n,), retain_graph=self.create_graph, create_graph=self.create_graph, what="head")
+            for i, n in enumerate(losses)
         ]
-        trunk = CallSpec(index=len(losses), losses=losses, create_graph=self.create_graph, what="trunk")
+        trunk = CallSpec(
+            index=len(losses),
+            losses=losses,
+            retain_graph=self.create_graph,
+            create_graph=self.create_graph,
+            what="trunk",
+        )
         return (*heads, trunk)
 
     def run(self, step: Step, calls: tuple[CallSpec, ...]) -> None:
@@ -65,6 +72,7 @@ class TwoStagePerLoss(Strategy):
                 index=i,
                 losses=(name,),
                 kind="grad",
+                retain_graph=self.create_graph,
                 create_graph=self.create_graph,
                 wrt=("shared output", "head parameters"),
                 what="head",
@@ -76,7 +84,7 @@ class TwoStagePerLoss(Strategy):
                 index=k + i,
                 losses=names,
                 kind="grad",
-                retain_graph=not self.batched and i < k - 1,
+                retain_graph=self.create_graph or (not self.batched and i < k - 1),
                 create_graph=self.create_graph,
                 wrt=("shared parameters",),
                 what="trunk, batched" if self.batched else "trunk",
@@ -120,13 +128,20 @@ class Edge(Strategy):
                 index=i,
                 losses=(name,),
                 kind="grad",
+                retain_graph=self.create_graph,
                 create_graph=self.create_graph,
                 wrt=("shared output", "head parameters"),
                 what="head",
             )
             for i, name in enumerate(losses)
         ]
-        trunk = CallSpec(index=len(losses), losses=losses, create_graph=self.create_graph, what="trunk")
+        trunk = CallSpec(
+            index=len(losses),
+            losses=losses,
+            retain_graph=self.create_graph,
+            create_graph=self.create_graph,
+            what="trunk",
+        )
         return (*heads, trunk)
 
     def run(self, step: Step, calls: tuple[CallSpec, ...]) -> None:

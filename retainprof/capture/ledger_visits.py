@@ -1,0 +1,108 @@
+"""Which nodes a call would visit, and which of them keep saved tensors; from that, whether a retain was needed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor
+
+from retainprof.capture.ledger_nodes import NodeKinds
+from retainprof.capture.torch_private import sequence_number, undisturbed
+from retainprof.records import Record
+
+__all__ = ["Visit", "nodes_of", "retain_needed", "visit"]
+
+
+class Visit(Record, frozen=True, kw_only=True):
+    """What one call would do to the graph, as ids of nodes (the ids of ``Held.keepers``).
+
+    ``evaluated`` are all nodes that the engine evaluates, leaves included; ``keeping`` those of them that run and have
+    saved tensors now: they let go in a call that does not retain, and fail in a later call that needs them.
+    """
+
+    evaluated: frozenset[int]
+    keeping: frozenset[int]
+
+
+def visit(roots: Sequence[Tensor], inputs: Sequence[Tensor] | None = None, *, accumulate: bool = True) -> Visit:
+    """The nodes that ``backward(roots)`` would visit, without visiting them.
+
+    With ``inputs`` only nodes on a path to one of them are evaluated, and the inputs' own. ``accumulate`` False stands
+    for ``autograd.grad``, where the node that made an input is evaluated but does not run. The result has numbers only.
+    """
+    with undisturbed():
+        graph = _Graph(roots)
+        if inputs is None:
+            runs = evaluated = graph.nodes
+        else:
+            ends = graph.ends(inputs)
+            above = graph.above(ends)
+            evaluated = above | ends
+            runs = evaluated if accumulate else above
+        return Visit(
+            evaluated=frozenset(map(graph.ident, evaluated)),
+            keeping=frozenset(graph.ident(node) for node in runs if graph.keeps(node)),
+        )
+
+
+def nodes_of(roots: Sequence[Tensor]) -> frozenset[Any]:
+    """The nodes behind ``roots`` themselves. While the set lives, so do the nodes and all they saved: use it at once."""
+    return frozenset(_Graph(roots).nodes)
+
+
+def retain_needed(visits: Sequence[Visit], retained: Sequence[bool]) -> tuple[bool | None, ...]:
+    """For each call: would a later call have failed had this one not retained? None for a call that did not retain."""
+    return tuple(
+        any(not mine.keeping.isdisjoint(later.keeping) for later in visits[index + 1 :]) if kept else None
+        for index, (mine, kept) in enumerate(zip(visits, retained, strict=True))
+    )
+
+
+class _Graph:
+    """All nodes behind some tensors, with their edges. Lives within one function call."""
+
+    def __init__(self, roots: Sequence[Tensor]) -> None:
+        self.nodes: set[Any] = set()
+        self._parents: dict[Any, list[Any]] = {}
+        self._kinds = NodeKinds()
+        todo: list[Any] = [root.grad_fn for root in roots if root.grad_fn is not None]
+        while todo:
+            node = todo.pop()
+            if node in self.nodes:
+                continue
+            self.nodes.add(node)
+            for child, _ in node.next_functions:
+                if child is not None:
+                    self._parents.setdefault(child, []).append(node)
+                    todo.append(child)
+
+    def ends(self, inputs: Sequence[Tensor]) -> set[Any]:
+        """The nodes of ``inputs`` that are in the graph: AccumulateGrad of a leaf, else the node that made the tensor."""
+        leaves = {id(one) for one in inputs if one.grad_fn is None}
+        made = {one.grad_fn for one in inputs if one.grad_fn is not None}
+        return {
+            node
+            for node in self.nodes
+            if node in made or (self._kinds.of(node).is_leaf and id(node.variable) in leaves)
+        }
+
+    def above(self, ends: set[Any]) -> set[Any]:
+        """Nodes from which a path of at least one edge leads to one of ``ends``."""
+        found: set[Any] = set()
+        todo = list(ends)
+        while todo:
+            for parent in self._parents.get(todo.pop(), ()):
+                if parent not in found:
+                    found.add(parent)
+                    todo.append(parent)
+        return found
+
+    def ident(self, node: Any) -> int:
+        """An id that is the same in a later walk; a leaf's is minus that of its tensor."""
+        kind = self._kinds.of(node)
+        return -id(node.variable) if kind.is_leaf else kind.ident(sequence_number(node))
+
+    def keeps(self, node: Any) -> bool:
+        """Whether the node has saved tensors at this moment."""
+        return any(slot.data is not None for slot in self._kinds.of(node).read(node))
