@@ -191,6 +191,8 @@ class CallResult(Record, frozen=True, kw_only=True):
     grad_abs_sum_after: float | None = None
     retain_needed: bool | None = None  # did a later call visit a node that this call kept? None: it did not retain
     needless_retain_bytes: int | None = None
+    nodes_shared_with_earlier: int | None = None  # nodes that an earlier call of the step went through as well
+    params_written: tuple[str, ...] = ()  # leaves whose .grad the call wrote or changed
     kernel_rows: tuple[KernelRow, ...] = ()
 
 
@@ -246,6 +248,8 @@ class HeldStorage(Record, frozen=True, kw_only=True):
     dtype: str = ""
     kind: str = "saved"  # saved | loss | output | ctx | closure | leaf_grad
     freed_in_call: int | None = None
+    losses: tuple[str, ...] = ()  # losses whose graph reaches it; of kind "loss": the loss itself
+    copy_of: str = ""  # the parameter that it is a cast or a transposed copy of
 
 
 class HeldByNode(Record, frozen=True, kw_only=True):

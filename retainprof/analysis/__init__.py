@@ -2,3 +2,7 @@
 
 Pure functions over :mod:`retainprof.records`: no torch, no file, no clock.
 """
+
+from retainprof.analysis.complete import complete
+
+__all__ = ["complete"]
