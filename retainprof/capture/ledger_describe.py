@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from operator import attrgetter
 
 import torch
 
+from retainprof.capture.ledger_nodes import NodeKinds, copied_leaf, maker
 from retainprof.capture.ledger_records import Held, Modules
-from retainprof.capture.ledger_walk import RANKS, Kept
-from retainprof.capture.torch_private import LEAF_SEQUENCE, data_address
+from retainprof.capture.ledger_walk import RANKS, Keeper, Kept
+from retainprof.capture.torch_private import LEAF_SEQUENCE, data_address, sequence_number
 
 __all__ = ["describe"]
 
+_KINDS = NodeKinds()
 
-class _Names:
-    """Texts of dtypes and devices, each made once."""
+
+class _Texts:
+    """Names of dtypes and devices, each made once."""
 
     def __init__(self) -> None:
         self._known: dict[torch.dtype | torch.device, str] = {}
@@ -26,40 +30,48 @@ class _Names:
         return text
 
 
+class _Nowhere:
+    """Stands in where no modules are known."""
+
+    def of_node(self, sequence: int) -> str:  # noqa: ARG002
+        return ""
+
+    def of_storage(self, storage: torch.UntypedStorage) -> str | None:  # noqa: ARG002
+        return None
+
+    def parameter(self, address: int) -> str | None:  # noqa: ARG002
+        return None
+
+
 def describe(found: dict[int, Kept], modules: Modules | None) -> tuple[Held, ...]:
     """The records of ``found`` (by address), largest first."""
-    names = _Names()
-    held = [_record(key, kept, names, modules) for key, kept in found.items()]
-    held.sort(key=lambda one: -one.bytes)
+    texts, where = _Texts(), _Nowhere() if modules is None else modules
+    held = [_record(key, kept, texts, where) for key, kept in found.items()]
+    held.sort(key=attrgetter("bytes"), reverse=True)
     return tuple(held)
 
 
-def _record(key: int, kept: Kept, names: _Names, modules: Modules | None) -> Held:
+def _record(key: int, kept: Kept, texts: _Texts, modules: Modules) -> Held:
     tensor, keepers = kept.tensor, kept.keepers
     if len(keepers) > 1:
         keepers.sort()
-    copied = _copied(kept, modules)
-    node_module = module = ""
-    passed: tuple[str, ...] = ()
-    if modules is not None:
-        paths = [modules.of_node(sequence) for sequence, _, _ in keepers if 0 <= sequence < LEAF_SEQUENCE]
-        node_module = paths[0] if paths else ""
-        module = _maker(kept, modules, copied, node_module)
-        passed = _unique((module, *paths))
+    copy_of = _copied(kept, modules)
+    ran_in = [_of(keeper, modules) for keeper in keepers]
+    module = _made_in(kept, modules, copy_of, ran_in[0])
     return Held(
         key=key,
         bytes=kept.nbytes,
-        kept_by=(keepers[0][1],) if len(keepers) == 1 else _unique(name for _, name, _ in keepers),
-        keepers=tuple(ident for _, _, ident in keepers),
+        kept_by=_unique(keeper.name for keeper in keepers),
+        keepers=tuple([keeper.id for keeper in keepers]),
         module=module,
-        node_module=node_module,
-        modules=passed,
+        node_module=ran_in[0],
+        modules=_unique((module, *ran_in)),
         shape=tuple(tensor.shape),
-        dtype=names.of(tensor.dtype),
-        device=names.of(tensor.device),
+        dtype=texts.of(tensor.dtype),
+        device=texts.of(tensor.device),
         kind=RANKS[kept.rank],
         tensor_bytes=tensor.numel() * tensor.itemsize,
-        copy_of=copied,
+        copy_of=copy_of,
     )
 
 
@@ -67,18 +79,26 @@ def _unique(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-def _copied(kept: Kept, modules: Modules | None) -> str | None:
-    """Name of the parameter that the storage is a copy of; "a parameter" where it has no name."""
-    if kept.copy_of is None:
+def _of(keeper: Keeper, modules: Modules) -> str:
+    """Where the keeper ran; "" for a root or a leaf, which ran nowhere."""
+    return modules.of_node(keeper.sequence) if 0 <= keeper.sequence < LEAF_SEQUENCE else ""
+
+
+def _copied(kept: Kept, modules: Modules) -> str | None:
+    """Name of the parameter that the storage is a copy of; "a leaf" where it has no name."""
+    leaf = copied_leaf(kept.tensor.grad_fn, _KINDS)
+    if leaf is None:
         return None
-    address = data_address(kept.copy_of.untyped_storage())
-    return (modules and modules.parameter(address)) or "a parameter"
+    return modules.parameter(data_address(leaf.untyped_storage())) or "a leaf"
 
 
-def _maker(kept: Kept, modules: Modules, copied: str | None, node_module: str) -> str:
-    """The owner of a copied parameter, else the module that was seen to make the storage, else the earliest keeper's."""
-    if copied is not None and kept.copy_of is not None:
-        owner, dot, _ = copied.rpartition(".")
-        return owner if dot else ""
-    made_in = modules.of_storage(kept.storage)
-    return node_module if made_in is None else made_in
+def _made_in(kept: Kept, modules: Modules, copy_of: str | None, ran_in: str) -> str:
+    """The owner of a copied parameter; else the module seen to make the storage; else where the node ran that made
+    the tensor, or where its earliest keeper ran."""
+    if copy_of is not None:
+        return copy_of.rpartition(".")[0]
+    seen = modules.of_storage(kept.storage)
+    if seen is not None:
+        return seen
+    node = maker(kept.tensor.grad_fn, _KINDS)
+    return ran_in if node is None else modules.of_node(sequence_number(node))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from torch import Tensor
 
-from retainprof.capture.torch_private import raw_slots
+from retainprof.capture.torch_private import SavedTensor, raw_slots
 
-__all__ = ["NodeKind", "NodeKinds", "copied_parameter"]
+__all__ = ["NodeKind", "NodeKinds", "copied_leaf", "maker"]
 
 _LEAF: Final = "AccumulateGrad"
 _ANY_CPP: Final = "CppFunction"  # the type of every node made in C++ without a Python class of its own
@@ -23,7 +22,7 @@ _VIEWS: Final = frozenset(
 class NodeKind:
     """One kind of node: its name, its packed saved tensors, and what else about it needs a look."""
 
-    __slots__ = ("has_context", "index", "is_leaf", "name", "passes", "slots", "special", "unreadable")
+    __slots__ = ("has_context", "index", "is_copy", "is_leaf", "is_view", "name", "readable", "slots", "unreadable")
 
     def __init__(self, node: Any, index: int) -> None:
         node_type = type(node)
@@ -31,10 +30,11 @@ class NodeKind:
         self.index = index
         self.slots = raw_slots(node_type)
         self.is_leaf = node_type.__name__ == _LEAF
+        self.is_copy = node_type.__name__ in _COPIES
+        self.is_view = node_type.__name__ in _VIEWS
         self.has_context = node_type.__dictoffset__ != 0  # a custom Function: its context is the node
         self.unreadable = node_type.__name__ in _UNREADABLE
-        self.passes = node_type.__name__ in _COPIES or node_type.__name__ in _VIEWS
-        self.special = self.is_leaf or self.has_context or self.unreadable
+        self.readable = bool(self.slots) or self.has_context or self.unreadable
 
     def ident(self, sequence: int) -> int:
         """A number for one node of this kind that stays the same from walk to walk, and is never 0.
@@ -44,56 +44,63 @@ class NodeKind:
         """
         return (sequence + 1) << 16 | self.index
 
-    def read(self, node: Any) -> Iterator[Any]:
+    def slots_of(self, node: Any) -> list[Any]:
         """The packed saved tensors of a node of this kind; nothing is unpacked."""
+        found: list[Any] = []
         for name in self.slots:
             try:
                 value = getattr(node, name)
             except RuntimeError:  # a custom Function raises once its tensors are gone; other nodes answer None
                 continue
-            if type(value) is tuple or type(value) is list:
-                yield from value
-            elif value is not None:
-                yield value
+            if type(value) is SavedTensor:
+                found.append(value)
+            elif value is not None:  # several
+                found.extend(value)
+        return found
 
 
 class NodeKinds:
-    """All kinds met in one process, each read once."""
+    """All kinds met in this process, each read once, so that ids agree between walks."""
 
-    _by_type: dict[type, NodeKind] = {}  # noqa: RUF012 - shared on purpose, so that ids agree between walks
-    _by_name: dict[str, NodeKind] = {}  # noqa: RUF012
+    by_type: Final[dict[type, NodeKind]] = {}
+    _by_name: Final[dict[str, NodeKind]] = {}
 
     def of(self, node: Any) -> NodeKind:
         """The kind of ``node``."""
-        known = self._by_type.get(type(node))
-        if known is None:
-            known = self._learn(node)
-        return known
+        known = self.by_type.get(type(node))
+        return self._learn(node) if known is None else known
 
     def _learn(self, node: Any) -> NodeKind:
-        by_type = type(node).__name__ != _ANY_CPP
-        name = node.name()
-        if not by_type and name in self._by_name:
+        one_type_for_many = type(node).__name__ == _ANY_CPP
+        name: str = node.name()
+        if one_type_for_many and name in self._by_name:
             return self._by_name[name]
-        kind = NodeKind(node, len(self._by_type) + len(self._by_name))
-        if by_type:
-            self._by_type[type(node)] = kind
-        else:
+        kind = NodeKind(node, len(self.by_type) + len(self._by_name))
+        if one_type_for_many:
             self._by_name[name] = kind
+        else:
+            self.by_type[type(node)] = kind
         return kind
 
 
-def copied_parameter(following: Sequence[tuple[Any, int]], kinds: NodeKinds) -> Sequence[Tensor]:
-    """Leaves of which a node's inputs are copies: casts, clones and views of these, straight from AccumulateGrad."""
-    found: list[Tensor] = []
-    for child, _ in following:
-        if child is None or not kinds.of(child).passes:
-            continue
-        node, kind, copied = child, kinds.of(child), False
-        while node is not None and kind.passes:
-            copied = copied or kind.name in _COPIES
-            node = node.next_functions[0][0]
-            kind = kind if node is None else kinds.of(node)
-        if copied and node is not None and kind.is_leaf:
-            found.append(node.variable)
-    return found
+def copied_leaf(node: Any, kinds: NodeKinds) -> Tensor | None:
+    """The leaf that the tensor made by ``node`` is a copy of: a cast or clone straight from AccumulateGrad, perhaps
+    seen through views; None where it is none."""
+    copied = False
+    while node is not None:
+        kind = kinds.of(node)
+        if kind.is_leaf:
+            leaf: Tensor = node.variable
+            return leaf if copied else None
+        if not (kind.is_copy or kind.is_view):
+            return None
+        copied = copied or kind.is_copy
+        node = node.next_functions[0][0]
+    return None
+
+
+def maker(node: Any, kinds: NodeKinds) -> Any:
+    """The node that made the bytes of a tensor made by ``node``: the first behind its views; None where that is a leaf."""
+    while node is not None and kinds.of(node).is_view:
+        node = node.next_functions[0][0]
+    return None if node is None or kinds.of(node).is_leaf else node

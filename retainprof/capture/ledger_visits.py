@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from retainprof.capture.ledger_nodes import NodeKinds
-from retainprof.capture.torch_private import sequence_number, undisturbed
+from retainprof.capture.torch_private import SHALLOW, cushion, sequence_number, undisturbed
 from retainprof.records import Record
 
 __all__ = ["Visit", "nodes_of", "retain_needed", "visit"]
@@ -72,7 +72,10 @@ class _Graph:
             if node in self.nodes:
                 continue
             self.nodes.add(node)
-            for child, _ in node.next_functions:
+            following = node.next_functions
+            if len(self.nodes) > SHALLOW:
+                cushion(node, following)
+            for child, _ in following:
                 if child is not None:
                     self._parents.setdefault(child, []).append(node)
                     todo.append(child)
@@ -105,4 +108,4 @@ class _Graph:
 
     def keeps(self, node: Any) -> bool:
         """Whether the node has saved tensors at this moment."""
-        return any(slot.data is not None for slot in self._kinds.of(node).read(node))
+        return any(slot.data is not None for slot in self._kinds.of(node).slots_of(node))

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from retainprof.capture.ledger_nodes import NodeKind, NodeKinds, copied_parameter
+from retainprof.capture.ledger_nodes import NodeKind, NodeKinds
 from retainprof.capture.ledger_objects import Contents, ObjectReader
 from retainprof.capture.ledger_records import NEVER, Kind
 from retainprof.capture.ledger_tensors import dense
-from retainprof.capture.torch_private import LEAF_SEQUENCE, data_address, sequence_number
+from retainprof.capture.torch_private import LEAF_SEQUENCE, SHALLOW, cushion, data_address, sequence_number
 
 __all__ = ["GRADIENT", "LOSS", "OUTPUT", "RANKS", "Kept", "Walker"]
 
@@ -25,35 +25,36 @@ SAVED: Final = 3
 CLOSURE: Final = 4
 CTX: Final = 5
 RANKS: Final[tuple[Kind, ...]] = ("loss", "output", "leaf_grad", "saved", "closure", "ctx")
-_PLAIN: Final = (Tensor, nn.Parameter)
 _ROOT: Final = -1  # sequence number that puts a root before all nodes
 
 
-class Keeper:
-    """One node, or one root, while the walk is at it."""
+class Keeper(NamedTuple):
+    """A node, or a root, as one that keeps a storage: its place in the forward, its name and its id."""
 
-    __slots__ = ("copies", "id", "name", "sequence")
-
-    def __init__(self, name: str, sequence: int, ident: int, copies: Sequence[Tensor] = ()) -> None:
-        self.name = name
-        self.sequence = sequence
-        self.id = ident
-        self.copies = copies  # parameters of which the node's inputs are copies
+    sequence: int
+    name: str
+    id: int
 
 
 class Kept:
-    """A storage during the walk: the tensor that its earliest keeper has, and all keepers as (sequence, name, id)."""
+    """A storage during the walk; ``tensor`` is the one that the earliest of its ``keepers`` has."""
 
-    __slots__ = ("copy_of", "keepers", "nbytes", "rank", "sequence", "storage", "tensor")
+    __slots__ = ("first", "keepers", "nbytes", "rank", "storage", "tensor")
 
-    def __init__(self, tensor: Tensor, storage: torch.UntypedStorage, nbytes: int, rank: int, sequence: int) -> None:
+    def __init__(self, tensor: Tensor, storage: torch.UntypedStorage, nbytes: int, rank: int, keeper: Keeper) -> None:
         self.tensor = tensor
         self.storage = storage
         self.nbytes = nbytes
         self.rank = rank
-        self.sequence = sequence
-        self.keepers: list[tuple[int, str, int]] = []
-        self.copy_of: Tensor | None = None
+        self.first = keeper
+        self.keepers = [keeper]
+
+    def add(self, tensor: Tensor, rank: int, keeper: Keeper) -> None:
+        """Note another keeper."""
+        self.keepers.append(keeper)
+        self.rank = min(self.rank, rank)
+        if keeper.sequence < self.first.sequence:
+            self.first, self.tensor = keeper, tensor
 
 
 class Walker:
@@ -75,34 +76,35 @@ class Walker:
     def collect(self, roots: Sequence[Tensor], rank: int) -> None:
         """Find what the graphs of ``roots`` keep; the roots' own storages count with ``rank``."""
         for root in roots:
-            self._keep(root, rank, Keeper(RANKS[rank], _ROOT, NEVER))
+            self._keep(root, rank, Keeper(_ROOT, RANKS[rank], NEVER))
             if root.grad_fn is not None:
                 self._todo.append(root.grad_fn)
         self._visit_all()
 
     def _visit_all(self) -> None:
-        todo, seen, kinds = self._todo, self.seen, self._kinds
+        todo, seen, kinds = self._todo, self.seen, self._kinds.by_type
         while todo:
             node = todo.pop()
             if node in seen:
                 continue
             seen.add(node)
-            kind = kinds.of(node)
+            kind = kinds.get(type(node)) or self._kinds.of(node)
             following = node.next_functions
             for child, _ in following:
                 if child is not None and child not in seen:
                     todo.append(child)
-            if kind.slots or kind.special:
-                self._read(node, kind, following)
+            if kind.is_leaf:
+                self._leaf(node, kind)
+            elif kind.readable:
+                self._read(node, kind)
+            if len(seen) > SHALLOW:
+                cushion(node, following)
 
-    def _read(self, node: Any, kind: NodeKind, following: Any) -> None:
-        if kind.is_leaf:
-            self._leaf(node, kind)
-            return
+    def _read(self, node: Any, kind: NodeKind) -> None:
+        """What a node that is no leaf keeps."""
         sequence = sequence_number(node)
-        copies = copied_parameter(following, self._kinds) if kind.slots else ()
-        keeper = Keeper(kind.name, sequence, kind.ident(sequence), copies)
-        for slot in kind.read(node):
+        keeper = Keeper(sequence, kind.name, kind.ident(sequence))
+        for slot in kind.slots_of(node):
             data, hook = slot.data, slot.unpack_hook
             if hook is not None:
                 self._contents(self._objects.read(data), CLOSURE, keeper)
@@ -110,7 +112,7 @@ class Walker:
             elif data is not None:
                 self._keep(data, SAVED, keeper)
         if kind.has_context:
-            self._contents(self._objects.read(vars(node)), CTX, Keeper(kind.name, sequence, NEVER))
+            self._contents(self._objects.read(vars(node)), CTX, keeper._replace(id=NEVER))
         if kind.unreadable:
             self.unreadable.add(kind.name)
 
@@ -129,7 +131,7 @@ class Walker:
         leaf = node.variable
         if any(data_address(t.untyped_storage()) in self._owned for t in dense(leaf)):
             return
-        keeper = Keeper(kind.name, LEAF_SEQUENCE, NEVER)
+        keeper = Keeper(LEAF_SEQUENCE, kind.name, NEVER)
         self._keep(leaf, SAVED, keeper)
         if leaf.grad is not None:
             self._keep(leaf.grad, LEAF_GRAD, keeper)
@@ -137,29 +139,22 @@ class Walker:
                 self._todo.append(leaf.grad.grad_fn)
 
     def _keep(self, tensor: Tensor, rank: int, keeper: Keeper) -> None:
-        if type(tensor) in _PLAIN and tensor.layout is torch.strided:
-            self._keep_dense(tensor, rank, keeper)
-            return
-        for part in dense(tensor):
-            self._keep_dense(part, rank, keeper)
+        """Count the storage of ``tensor``, or those of its parts."""
+        if type(tensor) is Tensor and tensor.layout is torch.strided:  # the usual case, without a detour
+            self._count(tensor, rank, keeper)
+        else:
+            for part in dense(tensor):
+                self._count(part, rank, keeper)
 
-    def _keep_dense(self, tensor: Tensor, rank: int, keeper: Keeper) -> None:
+    def _count(self, tensor: Tensor, rank: int, keeper: Keeper) -> None:
         storage = tensor.untyped_storage()
         key = data_address(storage)
         if key in self._left_out:
             return
-        sequence = keeper.sequence
         kept = self.found.get(key)
-        if kept is None:
-            nbytes = storage.nbytes()
-            if not nbytes:
-                return
-            kept = self.found[key] = Kept(tensor, storage, nbytes, rank, sequence)
-        else:
-            if rank < kept.rank:
-                kept.rank = rank
-            if sequence < kept.sequence:
-                kept.sequence, kept.tensor = sequence, tensor
-        kept.keepers.append((sequence, keeper.name, keeper.id))
-        if keeper.copies and kept.copy_of is None:
-            kept.copy_of = next((p for p in keeper.copies if p.numel() == tensor.numel()), None)
+        if kept is not None:
+            kept.add(tensor, rank, keeper)
+            return
+        nbytes = storage.nbytes()
+        if nbytes:
+            self.found[key] = Kept(tensor, storage, nbytes, rank, keeper)

@@ -19,9 +19,11 @@ from torch.multiprocessing.reductions import StorageWeakRef
 __all__ = [
     "LEAF_SEQUENCE",
     "NAMES",
+    "SHALLOW",
     "PrivateName",
     "SavedTensor",
     "compiled_call",
+    "cushion",
     "data_address",
     "missing",
     "next_sequence_number",
@@ -35,6 +37,7 @@ __all__ = [
 
 _PULL: Final = "https://github.com/pytorch/pytorch/pull/"
 _RAW: Final = "_raw_saved_"  # never ``_saved_*``: reading one of those runs the unpack hooks
+SHALLOW: Final = 1_000  # nodes; a graph that has no more cannot be too deep for the stack
 LEAF_SEQUENCE: Final = 2**64 - 1  # what AccumulateGrad answers: leaves have no place in the order of the forward
 
 SavedTensor: Final[Any] = torch._C._autograd.SavedTensor
@@ -60,6 +63,7 @@ NAMES: Final = (
     PrivateName("SavedTensor.unpack_hook", "2.13.0", "a function whose closure may hold tensors", _PULL + "134754"),
     PrivateName("Node._sequence_nr", "2.13.0", "place of a node in its thread's forward", _PULL + "52180"),
     PrivateName("torch._C._autograd._get_sequence_nr", "2.13.0", "number the next node will get", _PULL + "103129"),
+    PrivateName("Node.metadata", "2.13.0", "what a node owns beside its edges", _PULL + "181782"),
     PrivateName(
         "torch._C.DisableTorchFunctionSubclass", "2.13.0", "no subclass code runs while reading", _PULL + "86073"
     ),
@@ -105,6 +109,22 @@ def storage_reference(storage: torch.UntypedStorage) -> StorageWeakRef:
     return StorageWeakRef(storage)  # type: ignore[no-untyped-call]
 
 
+def cushion(node: Node, following: tuple[Any, ...]) -> None:
+    """Let a deep graph be freed without overflowing the C stack, though its nodes have been seen from Python.
+
+    torch frees a chain of nodes in a loop, but not those that Python has an object for: these free each other by
+    recursion, and tens of thousands overflow the stack. Python's own containers do not nest that way: a deep pile of
+    them is taken down step by step. So every 16th node, picked by a hash so that no shape of graph evades it, gets
+    its ``following`` nodes, which it owns anyway, wrapped in tuples into its ``metadata``. Nothing lives longer.
+    """
+    if (sequence_number(node) * 0x9E3779B1 >> 10) & 15:
+        return
+    pile = following
+    for _ in range(32):
+        pile = (pile,)
+    node.metadata["retainprof"] = pile
+
+
 def compiled_call(module: nn.Module) -> Callable[..., Any] | None:
     """What ``Module.compile`` put in place of the module's call; None for a module that it was not called on."""
     found: Callable[..., Any] | None = getattr(module, "_compiled_call_impl", None)
@@ -141,6 +161,7 @@ def missing() -> list[PrivateName]:
         "SavedTensor.unpack_hook": hasattr(saved, "unpack_hook"),
         "Node._sequence_nr": hasattr(node, "_sequence_nr"),
         "torch._C._autograd._get_sequence_nr": hasattr(torch._C._autograd, "_get_sequence_nr"),
+        "Node.metadata": isinstance(getattr(node, "metadata", None), dict),
         "torch._C.DisableTorchFunctionSubclass": hasattr(torch._C, "DisableTorchFunctionSubclass"),
         "UntypedStorage._cdata": hasattr(leaf.untyped_storage(), "_cdata"),
         "StorageWeakRef": hasattr(StorageWeakRef, "expired"),
