@@ -10,7 +10,6 @@ from torch import Tensor
 
 from retainprof.capture.observe import Observer
 from retainprof.capture.step import StepRunner
-from retainprof.capture.workload import State
 from retainprof.records import Gradients, Relation
 from retainprof.strategies import Summed
 
@@ -62,8 +61,7 @@ def _real(tensor: Tensor) -> Tensor:
 
 def reference_runner(runner: StepRunner) -> StepRunner:
     """One backward of the sum of the losses that ``runner`` uses, on the same workload and from the same state."""
-    state = State(runner.workload, runner.state.zero_grad, parameters_change=False)
-    return StepRunner(Summed(kind="summed"), runner.workload, state, losses=runner.used)
+    return StepRunner(Summed(kind="summed"), runner.workload, runner.state, losses=runner.used)
 
 
 def final_gradients(runner: StepRunner) -> FinalGradients:

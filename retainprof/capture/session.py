@@ -195,10 +195,7 @@ class Session:
         for i, runner in enumerate(measured.runners):
             self.watch.tick(i / len(measured.runners), runner.strategy.title)
             if runner.used not in references:
-                reference = reference_runner(runner)
-                if runner.state.zero_grad == "keep":
-                    reference.state.keep(runner.state.kept)
-                references[runner.used] = final_gradients(reference)
+                references[runner.used] = final_gradients(reference_runner(runner))
             mine = final_gradients(runner)
             measured.gradients[i] = compare(runner, mine, references[runner.used], self._reference_name(runner))
 

@@ -93,7 +93,7 @@ class State:
     _buffers: list[tuple[Tensor, Tensor]] = field(init=False)
     _parameters: list[tuple[Tensor, Tensor]] = field(init=False)
     _grads: list[Tensor] = field(init=False, default_factory=list)
-    kept: list[Tensor] = field(init=False, default_factory=list)
+    _kept: list[Tensor] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
         model = self.workload.model
@@ -120,7 +120,7 @@ class State:
     def keep(self, gradients: Sequence[Tensor | None]) -> None:
         """The gradients that ``zero_grad: keep`` starts every step from (None counts as zeros)."""
         pairs = zip(self._grads, gradients, strict=True)
-        self.kept = [torch.zeros_like(mine) if g is None else g.detach().clone() for mine, g in pairs]
+        self._kept = [torch.zeros_like(mine) if g is None else g.detach().clone() for mine, g in pairs]
 
     @torch.no_grad()
     def restore(self) -> None:
@@ -136,8 +136,8 @@ class State:
                 leaf.grad = None
             return
         for i, (leaf, grad) in enumerate(zip(self._leaves, self._grads, strict=True)):
-            if self.kept:
-                grad.copy_(self.kept[i])
+            if self._kept:
+                grad.copy_(self._kept[i])
             else:
                 grad.zero_()
             leaf.grad = grad
