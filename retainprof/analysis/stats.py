@@ -129,13 +129,16 @@ def deciding_clock(threads: int, device: str = "cpu") -> Literal["cpu", "wall"]:
 
 
 def _interval(samples: Sequence[int | float], draws: int) -> tuple[float, Interval]:
-    """Median of ``samples`` and the interval from resamples of ``draws`` values."""
+    """Median of ``samples`` and the interval from resamples of ``draws`` values, no narrower than from ``len(samples)``.
+
+    (With an odd number of draws a resample has one middle value and not two, which alone could make it narrower.)
+    """
     if not samples:
         raise ValueError("no samples have no median")
     ordered = sorted(samples)
     count = len(ordered)
     median = (ordered[(count - 1) // 2] + ordered[count // 2]) / 2
-    rank = _lower_rank(draws, count)
+    rank = min(_lower_rank(draws, count), _lower_rank(count, count))
     return median, (float(ordered[rank - 1]), float(ordered[count - rank]))
 
 

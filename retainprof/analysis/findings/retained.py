@@ -160,7 +160,7 @@ def _where(holders: list[HeldByNode]) -> str:
         return ""
     first = holders[0]
     module = f" in {first.module}" if first.module else ""
-    return f"; most of it {first.node}{module}, {show_bytes(first.bytes)}"
+    return f"; the largest holder is {first.node}{module}, {show_bytes(first.bytes)}"
 
 
 def _instead(other: CallResult | None) -> str:
