@@ -15,7 +15,8 @@ from statistics import median_high
 
 import msgspec
 
-from retainprof import labels, trace
+from retainprof import labels
+from retainprof.capture import own_trace
 from retainprof.analysis.kernels import merge
 from retainprof.capture.bytes import Books, Point, Released, keep_books, measure_released
 from retainprof.capture.flops import StepFlops, count_flops
@@ -23,7 +24,7 @@ from retainprof.capture.labelled import LabelObserver, Recorder
 from retainprof.capture.needs import Needs, find_needs
 from retainprof.capture.step import StepRunner
 from retainprof.capture.timing import collected
-from retainprof.records import CallError, RangePass
+from retainprof.records import Band, CallError, RangePass, TimelinePoint
 
 __all__ = ["Evidence", "EvidencePlan", "gather"]
 
@@ -52,7 +53,9 @@ class Evidence:
     released: dict[Point, Released] = field(default_factory=dict)
     trace_path: Path | None = None
     error: CallError | None = None
-    notes: tuple[str, ...] = ()
+    timeline: tuple[TimelinePoint, ...] = ()
+    bands: tuple[Band, ...] = ()
+    peak_bytes: int | None = None
 
 
 def gather(runner: StepRunner, plan: EvidencePlan, evidence: Evidence) -> None:
@@ -91,7 +94,9 @@ def _profile(runner: StepRunner, plan: EvidencePlan, evidence: Evidence) -> None
             path = evidence.trace_path = plan.trace_path(time.time_ns())
         recorder = _recorder(runner, plan, record_shapes=plan.record_shapes)
         recorder.record(plan.steps, step, path)
-        _read(trace.passes(trace.read(path)), evidence)
+        written = own_trace.read(path)
+        evidence.timeline, evidence.bands, evidence.peak_bytes = own_trace.timeline(written)
+        _read(own_trace.passes(written), evidence)
 
 
 def _read(passes: Sequence[RangePass], evidence: Evidence) -> None:

@@ -16,7 +16,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
 from retainprof import labels
-from retainprof.capture import torch_private
+from retainprof.capture.profiler_private import profiler_is_active
 from retainprof.capture.observe import Observer
 from retainprof.errors import CaptureError, StoreError
 
@@ -100,7 +100,7 @@ class Recorder:
             CaptureError: another profiler is active, or no trace came out.
             StoreError: the trace cannot be written.
         """
-        if torch_private.profiler_is_active():
+        if profiler_is_active():
             raise CaptureError(
                 "another profiler is active in this process",
                 hint="end it before retainprof runs: of two nested profilers one gets no events",

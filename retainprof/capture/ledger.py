@@ -16,7 +16,7 @@ function inside ``CopySlices`` (an in-place change of a view). ``Ledger.unreadab
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from torch import Tensor
 
@@ -43,23 +43,28 @@ def walk(
     (from :func:`walk_pinned`) stays when the roots go, so it is left out. ``modules`` names the modules. The result
     refers to no tensor and no node.
     """
+    left_out = () if beside is None else [held.key for held in beside.storages]
     with undisturbed():
-        walker = Walker(owned, beside=() if beside is None else [held.key for held in beside.storages])
-        walker.collect(outputs, OUTPUT)
-        walker.collect(roots, LOSS)
-        return _ledger(walker, modules)
+        return _ledger(((outputs, OUTPUT), (roots, LOSS)), owned, left_out, modules)
 
 
 def walk_pinned(gradients: Sequence[Tensor], *, owned: Sequence[Tensor] = (), modules: Modules | None = None) -> Ledger:
     """What the graphs of ``gradients`` keep beyond the gradients themselves: made by ``create_graph``, let go when the
     gradients are cleared. ``owned`` as in :func:`walk`."""
     with undisturbed():
-        walker = Walker((*owned, *gradients))
-        walker.collect(gradients, GRADIENT)
-        return _ledger(walker, modules)
+        return _ledger(((gradients, GRADIENT),), (*owned, *gradients), (), modules)
 
 
-def _ledger(walker: Walker, modules: Modules | None) -> Ledger:
+def _ledger(
+    starts: Iterable[tuple[Sequence[Tensor], int]],
+    owned: Sequence[Tensor],
+    beside: Iterable[int],
+    modules: Modules | None,
+) -> Ledger:
+    """Walk from ``starts`` (tensors and their rank); all that the walk referred to is dropped on return."""
+    walker = Walker(owned, beside)
+    for tensors, rank in starts:
+        walker.collect(tensors, rank)
     return Ledger(
         storages=describe(walker.found, modules),
         nodes=len(walker.seen),

@@ -2,19 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from operator import attrgetter
+from collections.abc import Mapping, Sequence
+from operator import attrgetter, itemgetter
 
 import torch
+from torch import Tensor
 
 from retainprof.capture.ledger_nodes import NodeKinds, copied_leaf, maker
 from retainprof.capture.ledger_records import Held, Modules
-from retainprof.capture.ledger_walk import RANKS, Keeper, Kept
+from retainprof.capture.ledger_walk import RANKS, Hold
 from retainprof.capture.torch_private import LEAF_SEQUENCE, data_address, sequence_number
 
 __all__ = ["describe"]
 
-_KINDS = NodeKinds()
+
+def describe(found: Mapping[int, list[Hold]], modules: Modules | None) -> tuple[Held, ...]:
+    """The records of ``found`` (by address), largest first; empty storages are left out."""
+    texts, places = _Texts(), None if modules is None else _Places(modules)
+    held = [_record(key, holds, texts, places) for key, holds in found.items()]
+    held = [one for one in held if one.bytes]
+    held.sort(key=attrgetter("bytes"), reverse=True)
+    return tuple(held)
+
+
+def _record(key: int, holds: list[Hold], texts: _Texts, places: _Places | None) -> Held:
+    if len(holds) > 1:
+        holds.sort(key=itemgetter(0))
+    tensor = holds[0][4]
+    module, node_module, modules, copy_of = _NOWHERE if places is None else places.of(holds)
+    return Held(
+        key=key,
+        bytes=tensor.untyped_storage().nbytes(),
+        kept_by=_unique([hold[1] for hold in holds]),
+        keepers=tuple([hold[2] for hold in holds]),
+        module=module,
+        node_module=node_module,
+        modules=modules,
+        shape=tuple(tensor.shape),
+        dtype=texts.of(tensor.dtype),
+        device=texts.of(tensor.device),
+        kind=RANKS[min([hold[3] for hold in holds])],
+        tensor_bytes=tensor.nbytes,
+        copy_of=copy_of,
+    )
+
+
+def _unique(names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(names) if len(names) == 1 else tuple(dict.fromkeys(names))
 
 
 class _Texts:
@@ -30,75 +64,37 @@ class _Texts:
         return text
 
 
-class _Nowhere:
-    """Stands in where no modules are known."""
-
-    def of_node(self, sequence: int) -> str:  # noqa: ARG002
-        return ""
-
-    def of_storage(self, storage: torch.UntypedStorage) -> str | None:  # noqa: ARG002
-        return None
-
-    def parameter(self, address: int) -> str | None:  # noqa: ARG002
-        return None
+_Place = tuple[str, str, tuple[str, ...], str | None]  # module, node_module, modules, copy_of
+_NOWHERE: _Place = ("", "", (), None)
 
 
-def describe(found: dict[int, Kept], modules: Modules | None) -> tuple[Held, ...]:
-    """The records of ``found`` (by address), largest first."""
-    texts, where = _Texts(), _Nowhere() if modules is None else modules
-    held = [_record(key, kept, texts, where) for key, kept in found.items()]
-    held.sort(key=attrgetter("bytes"), reverse=True)
-    return tuple(held)
+class _Places:
+    """Where in the model a storage was made and is kept."""
 
+    def __init__(self, modules: Modules) -> None:
+        self._modules = modules
+        self._kinds = NodeKinds()
 
-def _record(key: int, kept: Kept, texts: _Texts, modules: Modules) -> Held:
-    tensor, keepers = kept.tensor, kept.keepers
-    if len(keepers) > 1:
-        keepers.sort()
-    copy_of = _copied(kept, modules)
-    ran_in = [_of(keeper, modules) for keeper in keepers]
-    module = _made_in(kept, modules, copy_of, ran_in[0])
-    return Held(
-        key=key,
-        bytes=kept.nbytes,
-        kept_by=_unique(keeper.name for keeper in keepers),
-        keepers=tuple([keeper.id for keeper in keepers]),
-        module=module,
-        node_module=ran_in[0],
-        modules=_unique((module, *ran_in)),
-        shape=tuple(tensor.shape),
-        dtype=texts.of(tensor.dtype),
-        device=texts.of(tensor.device),
-        kind=RANKS[kept.rank],
-        tensor_bytes=tensor.numel() * tensor.itemsize,
-        copy_of=copy_of,
-    )
+    def of(self, holds: list[Hold]) -> _Place:
+        tensor = holds[0][4]
+        ran_in = [self._ran_in(hold[0]) for hold in holds]
+        copy_of = self._copied(tensor)
+        module = self._made_in(tensor, ran_in[0]) if copy_of is None else copy_of.rpartition(".")[0]
+        return module, ran_in[0], _unique([module, *ran_in]), copy_of
 
+    def _ran_in(self, sequence: int) -> str:
+        """Where a node ran; "" for a root or a leaf, which ran nowhere."""
+        return self._modules.of_node(sequence) if 0 <= sequence < LEAF_SEQUENCE else ""
 
-def _unique(names: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(names))
+    def _copied(self, tensor: Tensor) -> str | None:
+        """Name of the parameter that the tensor is a copy of; None if of none."""
+        leaf = copied_leaf(tensor.grad_fn, self._kinds)
+        return None if leaf is None else self._modules.parameter(data_address(leaf.untyped_storage()))
 
-
-def _of(keeper: Keeper, modules: Modules) -> str:
-    """Where the keeper ran; "" for a root or a leaf, which ran nowhere."""
-    return modules.of_node(keeper.sequence) if 0 <= keeper.sequence < LEAF_SEQUENCE else ""
-
-
-def _copied(kept: Kept, modules: Modules) -> str | None:
-    """Name of the parameter that the storage is a copy of; "a leaf" where it has no name."""
-    leaf = copied_leaf(kept.tensor.grad_fn, _KINDS)
-    if leaf is None:
-        return None
-    return modules.parameter(data_address(leaf.untyped_storage())) or "a leaf"
-
-
-def _made_in(kept: Kept, modules: Modules, copy_of: str | None, ran_in: str) -> str:
-    """The owner of a copied parameter; else the module seen to make the storage; else where the node ran that made
-    the tensor, or where its earliest keeper ran."""
-    if copy_of is not None:
-        return copy_of.rpartition(".")[0]
-    seen = modules.of_storage(kept.storage)
-    if seen is not None:
-        return seen
-    node = maker(kept.tensor.grad_fn, _KINDS)
-    return ran_in if node is None else modules.of_node(sequence_number(node))
+    def _made_in(self, tensor: Tensor, ran_in: str) -> str:
+        """The module seen to make the storage; else where the node ran that made the tensor, or its first keeper."""
+        seen = self._modules.of_storage(tensor.untyped_storage())
+        if seen is not None:
+            return seen
+        node = maker(tensor.grad_fn, self._kinds)
+        return ran_in if node is None else self._modules.of_node(sequence_number(node))

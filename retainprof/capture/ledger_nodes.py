@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 from torch import Tensor
 
 from retainprof.capture.torch_private import SavedTensor, raw_slots
 
-__all__ = ["NodeKind", "NodeKinds", "copied_leaf", "maker"]
+__all__ = ["NodeKind", "NodeKinds", "copied_leaf", "maker", "saved_by"]
 
 _LEAF: Final = "AccumulateGrad"
 _ANY_CPP: Final = "CppFunction"  # the type of every node made in C++ without a Python class of its own
@@ -22,7 +23,18 @@ _VIEWS: Final = frozenset(
 class NodeKind:
     """One kind of node: its name, its packed saved tensors, and what else about it needs a look."""
 
-    __slots__ = ("has_context", "index", "is_copy", "is_leaf", "is_view", "name", "readable", "slots", "unreadable")
+    __slots__ = (
+        "has_context",
+        "index",
+        "is_copy",
+        "is_leaf",
+        "is_view",
+        "name",
+        "readable",
+        "slots",
+        "special",
+        "unreadable",
+    )
 
     def __init__(self, node: Any, index: int) -> None:
         node_type = type(node)
@@ -34,7 +46,8 @@ class NodeKind:
         self.is_view = node_type.__name__ in _VIEWS
         self.has_context = node_type.__dictoffset__ != 0  # a custom Function: its context is the node
         self.unreadable = node_type.__name__ in _UNREADABLE
-        self.readable = bool(self.slots) or self.has_context or self.unreadable
+        self.special = self.has_context or self.unreadable
+        self.readable = self.is_leaf or self.special or bool(self.slots)
 
     def ident(self, sequence: int) -> int:
         """A number for one node of this kind that stays the same from walk to walk, and is never 0.
@@ -44,19 +57,15 @@ class NodeKind:
         """
         return (sequence + 1) << 16 | self.index
 
-    def slots_of(self, node: Any) -> list[Any]:
-        """The packed saved tensors of a node of this kind; nothing is unpacked."""
-        found: list[Any] = []
-        for name in self.slots:
-            try:
-                value = getattr(node, name)
-            except RuntimeError:  # a custom Function raises once its tensors are gone; other nodes answer None
-                continue
-            if type(value) is SavedTensor:
-                found.append(value)
-            elif value is not None:  # several
-                found.extend(value)
-        return found
+
+def saved_by(node: Any, kind: NodeKind) -> Iterator[Any]:
+    """The packed saved tensors of a node; none once a call has freed them."""
+    for get in kind.slots:
+        value = get(node)
+        if type(value) is SavedTensor:
+            yield value
+        elif value is not None:
+            yield from value
 
 
 class NodeKinds:

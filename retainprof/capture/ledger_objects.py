@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import Node
 
-from retainprof.capture.torch_private import SavedTensor
+from retainprof.capture.torch_private import SavedTensor, packed
 
 __all__ = ["Contents", "ObjectReader"]
 
@@ -89,7 +89,7 @@ def _parts(value: Any) -> Iterable[Any]:
     if isinstance(value, functools.partial):
         return (value.func, value.args, value.keywords)
     if isinstance(value, SavedTensor):
-        return (value.data, value.unpack_hook)
+        return packed(value)
     return _instance_parts(value)
 
 

@@ -27,7 +27,7 @@ class Modules(Protocol):
         """Name of the parameter at this address."""
 
 
-class Held(Record, frozen=True, kw_only=True):
+class Held(Record, frozen=True, kw_only=True, gc=False):
     """One storage that the graph holds, counted once and whole.
 
     ``kept_by`` are the kinds of node that keep it, in the order of the forward ("loss" or "output" before them): the

@@ -7,8 +7,8 @@ from typing import Any
 
 from torch import Tensor
 
-from retainprof.capture.ledger_nodes import NodeKinds
-from retainprof.capture.torch_private import SHALLOW, cushion, sequence_number, undisturbed
+from retainprof.capture.ledger_nodes import NodeKinds, saved_by
+from retainprof.capture.torch_private import cushion, packed, sequence_number, undisturbed
 from retainprof.records import Record
 
 __all__ = ["Visit", "nodes_of", "retain_needed", "visit"]
@@ -73,8 +73,7 @@ class _Graph:
                 continue
             self.nodes.add(node)
             following = node.next_functions
-            if len(self.nodes) > SHALLOW:
-                cushion(node, following)
+            cushion(node, following, len(self.nodes))
             for child, _ in following:
                 if child is not None:
                     self._parents.setdefault(child, []).append(node)
@@ -108,4 +107,4 @@ class _Graph:
 
     def keeps(self, node: Any) -> bool:
         """Whether the node has saved tensors at this moment."""
-        return any(slot.data is not None for slot in self._kinds.of(node).slots_of(node))
+        return any(packed(saved)[0] is not None for saved in saved_by(node, self._kinds.of(node)))

@@ -10,6 +10,7 @@ import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from operator import attrgetter, methodcaller
 from typing import Any, Final, TypeAlias
 
 import torch
@@ -27,6 +28,7 @@ __all__ = [
     "data_address",
     "missing",
     "next_sequence_number",
+    "packed",
     "raw_slots",
     "sequence_number",
     "set_compiled_call",
@@ -41,6 +43,7 @@ SHALLOW: Final = 1_000  # nodes; a graph that has no more cannot be too deep for
 LEAF_SEQUENCE: Final = 2**64 - 1  # what AccumulateGrad answers: leaves have no place in the order of the forward
 
 SavedTensor: Final[Any] = torch._C._autograd.SavedTensor
+Getter: TypeAlias = Callable[[Any], Any]
 Node: TypeAlias = Any  # a node's attributes differ by operator and are unknown to type checkers
 
 
@@ -73,15 +76,33 @@ NAMES: Final = (
 )
 
 
-def raw_slots(node_type: type) -> tuple[str, ...]:
-    """Names of the packed saved tensors of one kind of node, in the type's own order."""
-    return tuple(name for name in dir(node_type) if name.startswith(_RAW))
+def raw_slots(node_type: type) -> tuple[Getter, ...]:
+    """What reads the packed saved tensors of one kind of node, in the type's own order.
+
+    Each answers one ``SavedTensor``, several, or nothing (None or empty) where there are none any more.
+    """
+    names = [name for name in dir(node_type) if name.startswith(_RAW)]
+    own_getter = _of_function if issubclass(node_type, torch._C._FunctionBase) else attrgetter
+    return tuple(own_getter(name) for name in names)
 
 
-def sequence_number(node: Node) -> int:
-    """Place of the node in the forward of the thread that made it; ``LEAF_SEQUENCE`` for AccumulateGrad."""
-    number: int = node._sequence_nr()
-    return number
+def _of_function(name: str) -> Getter:
+    """A custom Function raises once its tensors are gone, where other nodes answer None."""
+
+    def get(node: Node) -> Any:
+        try:
+            return getattr(node, name)
+        except RuntimeError:
+            return ()
+
+    return get
+
+
+packed: Final[Callable[[Any], tuple[Any, Any]]] = attrgetter("data", "unpack_hook")
+"""Of a ``SavedTensor``: the tensor, or what a pack hook made of it, and the unpack hook or None. Nothing is unpacked."""
+
+sequence_number: Final[Callable[[Node], int]] = methodcaller("_sequence_nr")
+"""Place of the node in the forward of the thread that made it; ``LEAF_SEQUENCE`` for AccumulateGrad."""
 
 
 def next_sequence_number() -> int:
@@ -109,15 +130,16 @@ def storage_reference(storage: torch.UntypedStorage) -> StorageWeakRef:
     return StorageWeakRef(storage)  # type: ignore[no-untyped-call]
 
 
-def cushion(node: Node, following: tuple[Any, ...]) -> None:
+def cushion(node: Node, following: tuple[Any, ...], count: int) -> None:
     """Let a deep graph be freed without overflowing the C stack, though its nodes have been seen from Python.
 
     torch frees a chain of nodes in a loop, but not those that Python has an object for: these free each other by
-    recursion, and tens of thousands overflow the stack. Python's own containers do not nest that way: a deep pile of
-    them is taken down step by step. So every 16th node, picked by a hash so that no shape of graph evades it, gets
-    its ``following`` nodes, which it owns anyway, wrapped in tuples into its ``metadata``. Nothing lives longer.
+    recursion, and some 30,000 overflow the stack. Python's own containers do not: a deep pile of them is taken down
+    step by step. So about every 16th node (by a hash of ``count``, the nodes seen so far, so that no regular graph
+    evades it) gets its ``following`` nodes, which it owns anyway, in such a pile into its ``metadata``. Nothing lives
+    longer for it.
     """
-    if (sequence_number(node) * 0x9E3779B1 >> 10) & 15:
+    if count <= SHALLOW or (count * 0x9E3779B1 >> 28) & 15:
         return
     pile = following
     for _ in range(32):
