@@ -28,27 +28,32 @@ def describe(found: Mapping[int, list[Hold]], modules: Modules | None) -> tuple[
 def _record(key: int, holds: list[Hold], texts: _Texts, places: _Places | None) -> Held:
     if len(holds) > 1:
         holds.sort(key=itemgetter(0))
-    tensor = holds[0][4]
+    _, name, ident, rank, tensor, storage = holds[0]
+    kept_by: tuple[str, ...] = (name,)
+    keepers: tuple[int, ...] = (ident,)
+    if len(holds) > 1:
+        kept_by, keepers = _unique([hold[1] for hold in holds]), tuple([hold[2] for hold in holds])
+        rank = min([hold[3] for hold in holds])
     module, node_module, modules, copy_of = _NOWHERE if places is None else places.of(holds)
     return Held(
         key=key,
-        bytes=tensor.untyped_storage().nbytes(),
-        kept_by=_unique([hold[1] for hold in holds]),
-        keepers=tuple([hold[2] for hold in holds]),
+        bytes=storage.nbytes(),
+        kept_by=kept_by,
+        keepers=keepers,
         module=module,
         node_module=node_module,
         modules=modules,
         shape=tuple(tensor.shape),
         dtype=texts.of(tensor.dtype),
         device=texts.of(tensor.device),
-        kind=RANKS[min([hold[3] for hold in holds])],
+        kind=RANKS[rank],
         tensor_bytes=tensor.nbytes,
         copy_of=copy_of,
     )
 
 
 def _unique(names: Sequence[str]) -> tuple[str, ...]:
-    return tuple(names) if len(names) == 1 else tuple(dict.fromkeys(names))
+    return tuple(dict.fromkeys(names))
 
 
 class _Texts:

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from retainprof.capture.ledger_nodes import NodeKinds, saved_by
-from retainprof.capture.torch_private import cushion, packed, sequence_number, undisturbed
+from retainprof.capture.torch_private import SHALLOW, cushion, next_cushion, packed, sequence_number, undisturbed
 from retainprof.records import Record
 
 __all__ = ["Visit", "nodes_of", "retain_needed", "visit"]
@@ -66,6 +66,7 @@ class _Graph:
         self.nodes: set[Any] = set()
         self._parents: dict[Any, list[Any]] = {}
         self._kinds = NodeKinds()
+        soft = SHALLOW
         todo: list[Any] = [root.grad_fn for root in roots if root.grad_fn is not None]
         while todo:
             node = todo.pop()
@@ -73,7 +74,9 @@ class _Graph:
                 continue
             self.nodes.add(node)
             following = node.next_functions
-            cushion(node, following, len(self.nodes))
+            if len(self.nodes) > soft:
+                cushion(node, following)
+                soft = next_cushion(len(self.nodes))
             for child, _ in following:
                 if child is not None:
                     self._parents.setdefault(child, []).append(node)

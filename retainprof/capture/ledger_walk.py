@@ -5,13 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, TypeAlias
 
-from torch import Tensor, strided
+from torch import Tensor, UntypedStorage
 
 from retainprof.capture.ledger_nodes import NodeKind, NodeKinds
 from retainprof.capture.ledger_objects import Contents, ObjectReader
 from retainprof.capture.ledger_records import NEVER, Kind
 from retainprof.capture.ledger_tensors import dense
-from retainprof.capture.torch_private import LEAF_SEQUENCE, SavedTensor, cushion, data_address, packed, sequence_number
+from retainprof.capture.torch_private import (
+    LEAF_SEQUENCE,
+    SHALLOW,
+    SavedTensor,
+    cushion,
+    data_address,
+    next_cushion,
+    packed,
+    sequence_number,
+)
 
 __all__ = ["GRADIENT", "LOSS", "OUTPUT", "RANKS", "Hold", "Walker"]
 
@@ -27,7 +36,7 @@ RANKS: Final[tuple[Kind, ...]] = ("loss", "output", "leaf_grad", "saved", "closu
 _ROOT: Final = -1  # sequence number that puts a root before all nodes
 
 Keeper: TypeAlias = tuple[int, str, int]  # sequence number, name, id of a node; a plain tuple, since there are many
-Hold: TypeAlias = tuple[int, str, int, int, Tensor]  # the same, then rank and tensor
+Hold: TypeAlias = tuple[int, str, int, int, Tensor, UntypedStorage]  # the same, then rank, tensor, its storage
 
 
 class Walker:
@@ -42,6 +51,8 @@ class Walker:
         self.unreadable: set[str] = set()
         self._kinds = NodeKinds()
         self._objects = ObjectReader()
+        owned = tuple(owned)
+        self._owned_ids = {id(one) for one in owned}
         self._owned = {data_address(t.untyped_storage()) for one in owned for t in dense(one)}
         self._left_out = self._owned.union(beside)
         self._todo: list[Any] = []
@@ -55,7 +66,8 @@ class Walker:
         self._visit_all()
 
     def _visit_all(self) -> None:
-        todo, seen, kinds = self._todo, self.seen, self._kinds
+        todo, seen, known = self._todo, self.seen, self._kinds.by_type
+        soft = SHALLOW
         while todo:
             node = todo.pop()
             if node in seen:
@@ -63,12 +75,14 @@ class Walker:
             seen.add(node)
             following = node.next_functions
             for child, _ in following:
-                if child is not None and child not in seen:
+                if child is not None:
                     todo.append(child)
-            kind = kinds.of(node)
+            kind = known.get(type(node)) or self._kinds.of(node)
             if kind.readable:
                 self._read(node, kind)
-            cushion(node, following, len(seen))
+            if len(seen) > soft:
+                cushion(node, following)
+                soft = next_cushion(len(seen))
 
     def _read(self, node: Any, kind: NodeKind) -> None:
         if kind.is_leaf:
@@ -78,23 +92,22 @@ class Walker:
         keeper = (sequence, kind.name, kind.ident(sequence))
         for get in kind.slots:
             value = get(node)
-            if type(value) is SavedTensor:
-                self._saved(value, keeper)
-            else:
-                for one in value or ():
-                    self._saved(one, keeper)
+            for saved in (value,) if type(value) is SavedTensor else value or ():
+                data, hook = packed(saved)
+                if hook is not None:
+                    self._contents(self._objects.read(data), CLOSURE, keeper)
+                    self._contents(self._objects.read(hook), CLOSURE, keeper)
+                elif data is not None:
+                    self._keep(data, SAVED, keeper)
+        if kind.special:
+            self._special(node, kind, sequence)
+
+    def _special(self, node: Any, kind: NodeKind, sequence: int) -> None:
+        """What some nodes keep beside saved tensors."""
         if kind.has_context:
             self._contents(self._objects.read(vars(node)), CTX, (sequence, kind.name, NEVER))
         if kind.unreadable:
             self.unreadable.add(kind.name)
-
-    def _saved(self, saved: Any, keeper: Keeper) -> None:
-        data, hook = packed(saved)
-        if hook is not None:
-            self._contents(self._objects.read(data), CLOSURE, keeper)
-            self._contents(self._objects.read(hook), CLOSURE, keeper)
-        elif data is not None:
-            self._keep(data, SAVED, keeper)
 
     def _contents(self, contents: Contents, rank: int, keeper: Keeper) -> None:
         """Tensors found in Python objects; the graphs behind them are held as well."""
@@ -109,7 +122,7 @@ class Walker:
     def _leaf(self, node: Any, kind: NodeKind) -> None:
         """A leaf and its ``.grad``, unless the leaf is owned."""
         leaf = node.variable
-        if any(data_address(t.untyped_storage()) in self._owned for t in dense(leaf)):
+        if id(leaf) in self._owned_ids or any(data_address(t.untyped_storage()) in self._owned for t in dense(leaf)):
             return
         keeper = (LEAF_SEQUENCE, kind.name, NEVER)
         self._keep(leaf, SAVED, keeper)
@@ -120,18 +133,23 @@ class Walker:
 
     def _keep(self, tensor: Tensor, rank: int, keeper: Keeper) -> None:
         """Count the storage of ``tensor``, or those of its parts."""
-        if type(tensor) is not Tensor or tensor.layout is not strided:
-            for part in dense(tensor):
-                self._count(part, rank, keeper)
-            return
-        self._count(tensor, rank, keeper)
+        if type(tensor) is Tensor:  # the usual case, without a detour
+            try:
+                storage = tensor.untyped_storage()
+            except NotImplementedError:  # sparse: no storage of its own
+                pass
+            else:
+                self._count(storage, tensor, rank, keeper)
+                return
+        for part in dense(tensor):
+            self._count(part.untyped_storage(), part, rank, keeper)
 
-    def _count(self, tensor: Tensor, rank: int, keeper: Keeper) -> None:
-        key = data_address(tensor.untyped_storage())
-        if key in self._left_out:
-            return
-        holds = self.found.get(key)
-        if holds is None:
-            self.found[key] = [(*keeper, rank, tensor)]
-        else:
-            holds.append((*keeper, rank, tensor))
+    def _count(self, storage: UntypedStorage, tensor: Tensor, rank: int, keeper: Keeper) -> None:
+        key = data_address(storage)
+        if key not in self._left_out:
+            hold = (*keeper, rank, tensor, storage)
+            holds = self.found.get(key)
+            if holds is None:
+                self.found[key] = [hold]
+            else:
+                holds.append(hold)

@@ -27,6 +27,7 @@ __all__ = [
     "cushion",
     "data_address",
     "missing",
+    "next_cushion",
     "next_sequence_number",
     "packed",
     "raw_slots",
@@ -114,10 +115,9 @@ def next_sequence_number() -> int:
 def data_address(storage: torch.UntypedStorage) -> int:
     """Address of a storage's bytes; where it has none (meta, fake), minus the address of the storage itself."""
     try:
-        address = storage.data_ptr()
+        return storage.data_ptr() or -int(storage._cdata)
     except RuntimeError:
-        address = 0
-    return address or -storage_identity(storage)
+        return -int(storage._cdata)
 
 
 def storage_identity(storage: torch.UntypedStorage) -> int:
@@ -130,21 +130,24 @@ def storage_reference(storage: torch.UntypedStorage) -> StorageWeakRef:
     return StorageWeakRef(storage)  # type: ignore[no-untyped-call]
 
 
-def cushion(node: Node, following: tuple[Any, ...], count: int) -> None:
+def cushion(node: Node, following: tuple[Any, ...]) -> None:
     """Let a deep graph be freed without overflowing the C stack, though its nodes have been seen from Python.
 
     torch frees a chain of nodes in a loop, but not those that Python has an object for: these free each other by
     recursion, and some 30,000 overflow the stack. Python's own containers do not: a deep pile of them is taken down
-    step by step. So about every 16th node (by a hash of ``count``, the nodes seen so far, so that no regular graph
-    evades it) gets its ``following`` nodes, which it owns anyway, in such a pile into its ``metadata``. Nothing lives
-    longer for it.
+    step by step. So a node now and then gets its ``following`` nodes, which it owns anyway, in such a pile into its
+    ``metadata``. Nothing lives longer for it.
     """
-    if count <= SHALLOW or (count * 0x9E3779B1 >> 28) & 15:
-        return
     pile = following
     for _ in range(32):
         pile = (pile,)
     node.metadata["retainprof"] = pile
+
+
+def next_cushion(count: int) -> int:
+    """After how many nodes the next one needs a ``cushion``, ``count`` having been seen: 16 later on average, in
+    uneven steps, so that no regular graph has them all on its side branches."""
+    return count + 1 + (count * 0x9E3779B1 >> 20) % 31
 
 
 def compiled_call(module: nn.Module) -> Callable[..., Any] | None:
