@@ -76,8 +76,8 @@ class DonatedBuffers(Rule):
             error.call,
             f"{_at(error)}: the graph was compiled for backwards that free it, and its buffers are reused. The first "
             "backward after compiling decides, and the compile cache keeps that decision for later processes",
-            "set torch._functorch.config.donated_buffer = False before the model is compiled, or let the very first "
-            "backward be one that retains",
+            "set torch._functorch.config.donated_buffer = False before the model is compiled (set later, it only removes "
+            "the check)",
             evidence=_evidence(error),
         )
 
