@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +41,7 @@ def run_files(options: RunOptions) -> int:
 
     Returns the worst exit code: 0, 3 where a strategy failed, 130 where the user interrupted.
     """
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # else the profiler writes its starts and stops to standard error
     from retainprof.scenario import load
 
     if options.json == "-" and len(options.scenarios) > 1:

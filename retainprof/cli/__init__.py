@@ -10,6 +10,7 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from types import ModuleType
 from typing import Final
 
 from retainprof._version import __version__
@@ -17,7 +18,7 @@ from retainprof.errors import RetainprofError
 
 __all__ = ["entry", "main"]
 
-COMMANDS: Final = ("run", "analyze", "compare", "report", "validate", "schema", "list", "env")
+COMMANDS: Final = ("run", "validate", "schema", "list", "env")
 INTERRUPTED: Final = 130
 
 DESCRIPTION: Final = """\
@@ -33,8 +34,8 @@ exit codes: 0 done, 1 a comparison's condition failed, 2 usage or scenario, 3 a 
 """
 
 
-def _module(command: str) -> str:
-    return f"retainprof.cli.{command}" if command != "list" else "retainprof.cli.list_"
+def _module(command: str) -> ModuleType:
+    return importlib.import_module(f"retainprof.cli.{command}")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -48,7 +49,7 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"retainprof {__version__}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     for command in COMMANDS:
-        importlib.import_module(_module(command)).add(commands)
+        _module(command).add(commands)
     return top
 
 
@@ -64,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = _with_command(sys.argv[1:] if argv is None else argv)
     options = parser().parse_args(words or ["--help"])
     try:
-        return int(importlib.import_module(_module(options.command)).run(options))
+        return int(_module(options.command).run(options))
     except RetainprofError as e:
         print(_told(e), file=sys.stderr)
         return e.exit_code

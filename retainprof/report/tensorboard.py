@@ -36,7 +36,7 @@ def write(result: Result, folder: RunFolder, report: str) -> None:
 def _writer(path: Path) -> SummaryWriter:
     for old in path.glob("events.out.tfevents.*"):
         old.unlink()
-    return SummaryWriter(str(path))  # type: ignore[no-untyped-call]
+    return SummaryWriter(str(path))
 
 
 def _scalars(strategy: StrategyResult) -> Iterator[tuple[str, float, int]]:
@@ -92,4 +92,4 @@ def _hparams(writer: SummaryWriter, result: Result, strategy: StrategyResult) ->
     }
     metrics = {tag: value for tag, value in _of_step(strategy).items() if value is not None}
     for summary in hparams(chosen, metrics):  # type: ignore[no-untyped-call]
-        writer.file_writer.add_summary(summary)
+        writer._get_file_writer().add_summary(summary)  # type: ignore[no-untyped-call]
