@@ -67,12 +67,12 @@ def _returned(compared: Sequence[_Compared]) -> str:
     ]
     groups = {relation: [name for name, r in found if r == relation] for _, relation in found}
     return " ".join(
-        f"{listed(names)} {'returns' if len(names) == 1 else 'return'} gradients and leave .grad alone; their sum is "
-        f"{_AGREES.get(relation, relation)}."
+        f"{listed(names)} {_VERBS[len(names) == 1]} .grad alone; their sum is {_AGREES.get(relation, relation)}."
         for relation, names in groups.items()
     )
 
 
+_VERBS = {True: "returns gradients and leaves", False: "return gradients and leave"}
 _AGREES = {"bitwise": "bitwise the reference's", "close": "the reference's but for rounding"}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from retainprof.analysis.answers.base import Answer, between, clock_words, main_strategy, spread
+from retainprof.analysis.answers.base import Answer, between, clock_words, listed, main_strategy, spread
 from retainprof.analysis.compare import clock_of, deciding
 from retainprof.analysis.kernels import reason
 from retainprof.records import FirstVsLater, Ratio, Result, StrategyResult, Verdict
@@ -89,8 +89,9 @@ def _interval(timed: Sequence[_Timed]) -> str:
 def _calls(indices: Sequence[int]) -> str:
     if len(indices) == 1:
         return f"call {indices[0]}"
-    together = list(indices) == list(range(indices[0], indices[-1] + 1))
-    return f"calls {indices[0]} to {indices[-1]}" if together else f"calls {', '.join(map(str, indices))}"
+    if len(indices) > 2 and list(indices) == list(range(indices[0], indices[-1] + 1)):
+        return f"calls {indices[0]} to {indices[-1]}"
+    return f"calls {listed(map(str, indices))}"
 
 
 def _reason(strategy: StrategyResult, timed: Sequence[_Timed]) -> str:

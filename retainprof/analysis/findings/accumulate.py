@@ -54,9 +54,9 @@ def _calls(calls: list[CallResult]) -> str:
     indices = [call.index for call in calls]
     if len(indices) == 1:
         return f"call {indices[0]} adds"
-    if indices == list(range(indices[0], indices[-1] + 1)):
+    if len(indices) > 2 and indices == list(range(indices[0], indices[-1] + 1)):
         return f"calls {indices[0]} to {indices[-1]} add"
-    return f"calls {', '.join(map(str, indices))} add"
+    return f"calls {', '.join(map(str, indices[:-1]))} and {indices[-1]} add"
 
 
 @register
