@@ -13,10 +13,11 @@ from statistics import median_high, median_low
 from retainprof.records import Accumulate, KernelDiff, KernelRow, KernelStatus
 from retainprof.units import show_count
 
-__all__ = ["diff", "merge", "reason", "unsteady"]
+__all__ = ["diff", "merge", "only_accumulation", "reason", "unsteady"]
 
 Key = tuple[str, str, bool, bool]
 _EMPTY = KernelRow(name="")
+_STEAL = ("aten::detach", "detach")  # AccumulateGrad takes a gradient over by detaching it
 
 
 def merge(steps: Sequence[Sequence[KernelRow]]) -> tuple[KernelRow, ...]:
@@ -60,10 +61,17 @@ def reason(
     if not rows:
         return ""
     more = 0 if first is None or later is None else later.added - first.added
-    additions = _additions(rows, more)
-    parts = (_accumulation(additions, more, first, first_call), _others(rows, additions, first_call))
+    additions, steals = _explained(rows, first, later)
+    parts = (_accumulation(additions, more, first, first_call), _others(rows, [*additions, *steals], first_call))
     said = "; ".join(part for part in parts if part)
     return f"call {call} {said or f'runs the same kernels as call {first_call}'}"
+
+
+def only_accumulation(rows: Sequence[KernelDiff], first: Accumulate | None, later: Accumulate | None) -> bool:
+    """Whether the calls run different numbers of kernels, and all of the difference is stealing against adding."""
+    additions, steals = _explained(rows, first, later)
+    counted = [row for row in rows if row.leaf and row.first_count != row.later_count]
+    return bool(additions) and all(row in additions or row in steals for row in counted)
 
 
 def _by_key(rows: Iterable[KernelRow]) -> dict[Key, KernelRow]:
@@ -133,13 +141,23 @@ def _importance(row: KernelDiff) -> tuple[bool, bool, int, int, str, str]:
 # --- the sentence -------------------------------------------------------------------------------------------------------
 
 
-def _additions(rows: Sequence[KernelDiff], more: int) -> list[KernelDiff]:
-    """The in-place additions that the later call runs more often, if they are ``more`` in all: those into ``.grad``.
+def _explained(
+    rows: Sequence[KernelDiff], first: Accumulate | None, later: Accumulate | None
+) -> tuple[list[KernelDiff], list[KernelDiff]]:
+    """Additions that the later call runs more often, and detaches (of stolen gradients) that it runs less often.
 
-    Where the numbers differ (on a device, or with additions of the model's own) none is put down to ``.grad``.
+    Each only where its number is exactly what the accumulations say; else none is put down to ``.grad``, as on a device,
+    where additions have other names, or in a model with additions of its own.
     """
-    found = [row for row in rows if row.leaf and row.name == "aten::add_" and row.later_count > row.first_count]
-    return found if sum(row.later_count - row.first_count for row in found) == more else []
+    if first is None or later is None:
+        return [], []
+    more, fewer = later.added - first.added, first.stolen - later.stolen
+    added = [row for row in rows if row.leaf and row.name == "aten::add_" and row.later_count > row.first_count]
+    stolen = [row for row in rows if row.leaf and row.name in _STEAL and row.first_count > row.later_count]
+    return (
+        added if sum(row.later_count - row.first_count for row in added) == more else [],
+        stolen if sum(row.first_count - row.later_count for row in stolen) == fewer else [],
+    )
 
 
 def _accumulation(additions: Sequence[KernelDiff], more: int, first: Accumulate | None, first_call: int) -> str:

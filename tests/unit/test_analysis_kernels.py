@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retainprof.analysis.kernels import diff, merge, reason, unsteady
+from retainprof.analysis.kernels import diff, merge, only_accumulation, reason, unsteady
 from retainprof.records import Accumulate, KernelRow
 
 
@@ -58,8 +58,9 @@ def test_merge_takes_medians_over_steps() -> None:
 
 def test_reason_of_additions_into_grad() -> None:
     """The seed's case: six steals in call 0, six in-place additions in call 1, all else equal."""
-    rows = diff([MM], [MM, *ADDS])
+    rows = diff([MM, _row("detach", 4), _row("detach", 2, shapes="[[8]]")], [MM, *ADDS])
     text = reason(rows, Accumulate(stolen=6), Accumulate(added=6), call=1)
+    assert only_accumulation(rows, Accumulate(stolen=6), Accumulate(added=6))
     assert text == "call 1 adds into .grad: 6 x aten::add_ that call 0 does not run (it stole 6)"
 
 
@@ -70,6 +71,18 @@ def test_reason_of_device_additions_names_no_kernel() -> None:
         "call 2 adds into .grad 6 times that call 0 does not run (it copied 6); "
         "otherwise runs 6 kernels more and 0 fewer than call 0, above all elementwise_kernel"
     )
+
+
+def test_detaches_and_additions_of_the_model_are_not_put_down_to_grad() -> None:
+    """Three detaches where one gradient was stolen: two are the model's own, and nobody knows which."""
+    rows = diff([MM, _row("detach", 3)], [MM, _row("aten::add_", 1)])
+    text = reason(rows, Accumulate(stolen=1), Accumulate(added=1), call=1)
+    assert not only_accumulation(rows, Accumulate(stolen=1), Accumulate(added=1))
+    assert text == (
+        "call 1 adds into .grad: 1 x aten::add_ that call 0 does not run (it stole 1); "
+        "otherwise runs 0 kernels more and 3 fewer than call 0, above all detach"
+    )
+    assert not only_accumulation(diff([MM], [MM]), Accumulate(), Accumulate())
 
 
 def test_reason_of_equal_calls() -> None:

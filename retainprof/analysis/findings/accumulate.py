@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from retainprof.analysis.findings.base import Rule, excess_ns, made_calls, names_of, register
+from retainprof.analysis.compare import Clock, clock_of, deciding
+from retainprof.analysis.findings.base import Rule, made_calls, names_of, register
+from retainprof.analysis.kernels import only_accumulation
 from retainprof.records import CallResult, Finding, Result, StrategyResult
 from retainprof.units import show_count
 
@@ -46,8 +48,21 @@ class AddsIntoGrad(Rule):
                 "first_stolen": stolen,
                 "first_copied": copied,
             },
-            saves_ns=excess_ns(strategy, result),
+            saves_ns=_price(strategy, adding, clock_of(result)),
         )
+
+
+def _price(strategy: StrategyResult, adding: list[CallResult], clock: Clock) -> int | None:
+    """What the adding calls take beyond the first, where additions are all that they run more and they are known slower."""
+    first, indices, price = strategy.calls[0], {call.index for call in adding}, 0.0
+    start = (first.cpu_ns if clock == "cpu" else first.wall_ns).median
+    for found in strategy.first_vs_later:
+        used = deciding(found.ratio_cpu, found.ratio_wall, clock)
+        if found.call not in indices or found.verdict != "slower" or used is None or start is None:
+            continue
+        if only_accumulation(found.kernels, first.accumulate, strategy.calls[found.call].accumulate):
+            price += start * (used.median - 1)
+    return round(price) or None
 
 
 def _calls(calls: list[CallResult]) -> str:
