@@ -84,11 +84,11 @@ def remaining(ledger: Ledger, let_go: Iterable[int]) -> tuple[Held, ...]:
 
 def likely_residue(ledger: Ledger) -> tuple[str, ...]:
     """What may hold bytes that dropping the roots releases, though no node of the ledger accounts for them."""
-    suspects = [_SUSPECTS.get(name, f"what {name} keeps in C++") for name in ledger.unreadable]
+    names = [name.rpartition("::")[2] for name in ledger.unreadable]
+    suspects = [_SUSPECTS.get(name, f"what {name} keeps in C++") for name in names]
     return (*suspects, "closures of tensor hooks")
 
 
 _SUSPECTS: Mapping[str, str] = {
     "CopySlices": "what an in-place change of a view saved (CopySlices)",
-    "CppFunction": "saved_data of a C++ function",
 }
