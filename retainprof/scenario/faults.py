@@ -96,12 +96,9 @@ def faults_of(document: Document, error: ValidationError, prefix: KeyPath) -> li
     by_path: dict[tuple[KeyPath, bool], list[_Problem]] = {}
     for problem in problems:
         by_path.setdefault((problem.path, problem.kind in _OWN), []).append(problem)
-    deeper = {p.path[:n] for p in problems for n in range(len(p.path)) if len(p.path) > n}
-    return [
-        _fault(document, group)
-        for (path, own), group in by_path.items()
-        if own or len(group) == 1 or path not in deeper
-    ]
+    deeper = {p.path[:n] for p in problems for n in range(len(p.path))}  # a union's fitting member says more
+    shown = [group for (path, own), group in by_path.items() if own or path not in deeper]
+    return [_fault(document, group) for group in shown]
 
 
 def _problem(data: Any, raw: Any, prefix: KeyPath) -> _Problem:

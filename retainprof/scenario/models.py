@@ -286,7 +286,7 @@ class Pinn(RegisteredModel):
         return (InputSpec((2,)),) * 3
 
     def outputs(self) -> Mapping[str, Shape]:
-        return {"residual": (1,), "initial": (1,), "boundary": (1,)}
+        return {"residual": (1,), "slope": (2,), "initial": (1,), "boundary": (1,)}
 
     def submodules(self) -> tuple[str, ...]:
         return ("net",)

@@ -13,7 +13,8 @@ __all__ = ["Pinn"]
 class Pinn(nn.Module):
     """A network u(x, t) and the equation's residual, whose derivatives the forward gets from the engine.
 
-    Inputs are points (batch, 2) inside, at the start and at the boundary; outputs (batch, 1) each.
+    Inputs are points (batch, 2) inside, at the start and at the boundary. Outputs (batch, 1) each, but ``slope``, the
+    residual's own gradient, is (batch, 2).
     """
 
     def __init__(self, hidden: int, layers: int, diffusivity: float) -> None:
@@ -25,8 +26,10 @@ class Pinn(nn.Module):
         points = inside.detach().clone().requires_grad_()
         du = _slope(self.net(points), points)
         u_xx = _slope(du[:, :1], points)[:, :1]
+        residual = du[:, 1:] - self.diffusivity * u_xx
         return {
-            "residual": du[:, 1:] - self.diffusivity * u_xx,
+            "residual": residual,
+            "slope": _slope(residual, points),
             "initial": self.net(start),
             "boundary": self.net(border),
         }
