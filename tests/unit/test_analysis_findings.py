@@ -89,6 +89,7 @@ CASES: dict[str, tuple[Result, list[Result]]] = {
             result(strategy(call(0, accumulate=STOLE), call(1, accumulate=STOLE, zero_grad_before="set_to_none"))),
             result(strategy(call(0, accumulate=ADDED), call(1, accumulate=ADDED))),  # all meet gradients
             result(strategy(call(0, accumulate=STOLE), call(1, accumulate=STOLE, fan_in_adds=9))),
+            result(strategy(call(0, accumulate=STOLE, what="head"), call(1, accumulate=ADDED, what="head"))),
         ],
     ),
     "adds_to_zeros": (
@@ -304,6 +305,13 @@ def test_price_of_additions_where_nothing_else_differs() -> None:
 
     assert [f.saves_ns for f in _of("later_calls_add", run(*rows[:2]))] == [1_500_000]
     assert [f.saves_ns for f in _of("later_calls_add", run(*rows))] == [None]
+
+
+def test_many_unclear_calls_are_one_finding() -> None:
+    later = [call(i, cpu_ns=wobbly(1000)) for i in (1, 2, 3)]
+    (found,) = _of("noise_too_large", complete(result(strategy(call(0, cpu_ns=steady(1000)), *later))))
+    assert "and 2 other calls" in found.text
+    assert found.evidence["rounds"] == 40
 
 
 def test_order_is_errors_then_shares_saved() -> None:

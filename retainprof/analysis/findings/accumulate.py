@@ -19,9 +19,16 @@ def _added(call: CallResult) -> int:
     return 0 if found is None else found.added + found.sparse_added
 
 
+def _adds_to_earlier(call: CallResult) -> bool:
+    return bool(_added(call)) and call.zero_grad_before != "zero" and call.what != "head"
+
+
 @register
 class AddsIntoGrad(Rule):
-    """Later calls add into gradients that an earlier one wrote."""
+    """Later calls add into gradients that an earlier one wrote.
+
+    The heads' calls of a two-stage strategy are passed over: what they add into is the cut, by design.
+    """
 
     name = "later_calls_add"
     looks_for = "later calls that add into .grad, which the first call wrote without an addition"
@@ -29,7 +36,7 @@ class AddsIntoGrad(Rule):
 
     def find(self, strategy: StrategyResult, result: Result) -> Iterator[Finding]:
         first, *rest = made_calls(strategy) or (None,)
-        adding = [call for call in rest if call and _added(call) and call.zero_grad_before != "zero"]
+        adding = [call for call in rest if call and _adds_to_earlier(call)]
         if first is None or not adding or _added(first):
             return
         additions = sum(_added(call) for call in adding)
@@ -38,8 +45,8 @@ class AddsIntoGrad(Rule):
         yield self.finding(
             strategy,
             adding[0].index,
-            f"{_calls(adding)} {show_count(additions)} times into .grad; call 0 stole {show_count(stolen)} gradients and "
-            f"copied {show_count(copied)}, and added to none",
+            f"{_calls(adding)} {show_count(additions)} times into .grad; call 0 wrote its gradients without an addition "
+            f"({show_count(stolen)} stolen, {show_count(copied)} copied)",
             "if the losses are meant to be added, add them first: (a + b).backward() writes every gradient once; if they "
             "are not, call optimizer.zero_grad() between the calls",
             evidence={

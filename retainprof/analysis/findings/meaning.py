@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from retainprof.analysis.compare import clock_of, deciding
 from retainprof.analysis.findings.base import Rule, names_of, register
+from retainprof.analysis.stats import relative_width
 from retainprof.records import Finding, Ratio, Result, StrategyResult
 from retainprof.units import ratio, show_count
 
@@ -110,13 +111,17 @@ class NoiseTooLarge(Rule):
             if found.contender == strategy.name and found.verdict == "cannot_tell":
                 whole = deciding(found.cpu, found.wall, clock)
                 yield from self._wide(strategy, None, f"a step against {found.baseline}", whole, result)
-        names = {call.index: names_of(call) for call in strategy.calls}
-        for later in strategy.first_vs_later:
-            if later.verdict == "cannot_tell":
-                what = f"call {later.call} ({names.get(later.call, '')}) against call 0"
-                yield from self._wide(
-                    strategy, later.call, what, deciding(later.ratio_cpu, later.ratio_wall, clock), result
-                )
+        unclear = [
+            (used, later.call)
+            for later in strategy.first_vs_later
+            if later.verdict == "cannot_tell"
+            and (used := deciding(later.ratio_cpu, later.ratio_wall, clock)) is not None
+        ]
+        if unclear:
+            used, call = max(unclear, key=lambda found: relative_width(found[0]))
+            more = f" (and {show_count(len(unclear) - 1)} other calls)" if len(unclear) > 1 else ""
+            what = f"call {call} ({names_of(strategy.calls[call])}){more} against call 0"
+            yield from self._wide(strategy, call, what, used, result)
 
     def _wide(
         self, strategy: StrategyResult, call: int | None, what: str, found: Ratio | None, result: Result
