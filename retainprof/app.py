@@ -125,7 +125,7 @@ class _Run:
         from retainprof.capture.assemble import assemble
 
         result = assemble(self._session.scenario, self._session.measured, status, message, self._folder.relative)
-        return complete(result, self._session.baseline)
+        return complete(result)
 
     def _write(self, status: Status, message: str) -> None:
         self.result = self._assemble(status, message)

@@ -53,7 +53,7 @@ def environment(device: torch.device, dtype: torch.dtype) -> Environment:
     name = platform.machine() if device.type == "cpu" else torch.get_device_module(device).get_device_name(device)
     return Environment(
         python=platform.python_version(),
-        torch=torch.__version__,
+        torch=str(torch.__version__),
         device=str(device),
         device_name=name,
         threads=torch.get_num_threads(),

@@ -39,7 +39,7 @@ def render(result: Result, answers: Sequence[Answer]) -> str:
         "## Strategies",
         table(rows.STRATEGIES, rows.strategy_rows(result)),
         "## Calls",
-        table(rows.CALLS, (row for s in result.strategies for row in rows.call_rows(s, CALLS_SHOWN))),
+        table(rows.CALLS, (row for s in result.strategies for row in rows.call_rows(s, result, CALLS_SHOWN))),
         *_kernels(result),
         *_holders(result.strategies),
         *_findings(result.findings),

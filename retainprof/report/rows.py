@@ -39,20 +39,21 @@ STATUS: Final = {"only_first": "only call 0", "only_later": "only later", "chang
 
 @dataclass(frozen=True)
 class Column:
-    """A column: its head, and whether it is a number (set to the right)."""
+    """A column: its head, whether it is a number (set to the right), and whether only a wide page has room for it."""
 
     head: str
     number: bool = True
+    wide: bool = False
 
 
 STRATEGIES: Final = (
     Column("strategy", number=False),
     Column("step wall"),
-    Column("95% interval"),
+    Column("95% interval", wide=True),
+    Column("CPU"),
     Column("vs base"),
     Column("95% interval"),
     Column("verdict", number=False),
-    Column("CPU"),
     Column("peak"),
     Column("left"),
     Column("FLOPs"),
@@ -64,15 +65,16 @@ CALLS: Final = (
     Column("call"),
     Column("of", number=False),
     Column("flags", number=False),
-    Column("steady"),
-    Column("95% interval"),
+    Column("wall"),
+    Column("95% interval", wide=True),
     Column("cold"),
     Column("/ call 0"),
+    Column("95% interval"),
     Column("verdict", number=False),
     Column("nodes"),
     Column("kernels"),
     Column("s/c/a"),
-    Column("retained after"),
+    Column("held after"),
 )
 KERNELS: Final = (
     Column("call", number=False),
@@ -131,10 +133,10 @@ def _strategy_row(strategy: StrategyResult, found: StrategyComparison | None, re
         visible(strategy.name),
         show_ns(step.wall_ns.median),
         show_interval_ns(step.wall_ns.ci95),
+        show_ns(step.cpu_ns.median),
         "1" if is_base else ratio(None if chosen is None else chosen.median),
         "" if is_base else _interval(chosen),
         verdict,
-        show_ns(step.cpu_ns.median),
         show_bytes(step.peak_bytes),
         show_bytes(None if last is None else last.retained_bytes_after),
         flops(step.flops),
@@ -147,11 +149,11 @@ def _gradients(found: Gradients | None) -> str:
     if found is None:
         return MISSING
     if found.returned_relation is not None:
-        return f"returned: {found.returned_relation}"
+        return f"{found.returned_relation} (returned)"
     return found.relation.replace("_", " ")
 
 
-def call_rows(strategy: StrategyResult, limit: int | None = None) -> Iterator[tuple[str, ...]]:
+def call_rows(strategy: StrategyResult, result: Result, limit: int | None = None) -> Iterator[tuple[str, ...]]:
     """One row a call; with a ``limit`` the first ones, a row that counts those left out, and the last one."""
     later = {found.call: found for found in strategy.first_vs_later}
     calls = strategy.calls
@@ -161,7 +163,7 @@ def call_rows(strategy: StrategyResult, limit: int | None = None) -> Iterator[tu
             if i == limit - 1:
                 yield ("", "…", f"{len(calls) - limit} more", *[""] * (len(CALLS) - 3))
             continue
-        yield _call_row(strategy.name if i == 0 else "", call, later.get(call.index))
+        yield _call_row(strategy.name if i == 0 else "", call, later.get(call.index), result)
 
 
 def _flags(call: CallResult) -> str:
@@ -175,8 +177,8 @@ def _flags(call: CallResult) -> str:
     return " ".join(filter(None, words))
 
 
-def _call_row(name: str, call: CallResult, found: FirstVsLater | None) -> tuple[str, ...]:
-    chosen = None if found is None else found.ratio_wall
+def _call_row(name: str, call: CallResult, found: FirstVsLater | None, result: Result) -> tuple[str, ...]:
+    chosen = None if found is None else _chosen(found.ratio_cpu, found.ratio_wall, result)
     did = call.accumulate
     added = None if did is None else did.added + did.sparse_added
     return (
@@ -188,6 +190,7 @@ def _call_row(name: str, call: CallResult, found: FirstVsLater | None) -> tuple[
         show_interval_ns(call.wall_ns.ci95),
         show_ns(call.cold_wall_ns.median),
         "" if call.index == 0 else ratio(None if chosen is None else chosen.median),
+        "" if call.index == 0 else _interval(chosen),
         "" if call.index == 0 or found is None else VERDICTS[found.verdict],
         show_count(call.nodes),
         show_count(call.kernels),

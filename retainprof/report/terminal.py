@@ -17,7 +17,7 @@ from retainprof.units import show_bytes, show_ns
 
 __all__ = ["render"]
 
-CALLS_SHOWN, KERNELS_SHOWN, HOLDERS_SHOWN, FINDINGS_SHOWN = 4, 5, 3, 4
+CALLS_SHOWN, KERNELS_SHOWN, FINDINGS_SHOWN = 4, 4, 3
 STYLES = {
     "slower": "red",
     "faster": "green",
@@ -27,6 +27,7 @@ STYLES = {
     "only later": "yellow",
     "only call 0": "yellow",
 }
+NARROW_DROPS = {"CPU", "95% interval", "FLOPs", "nodes", "kernels", "profiled call 0"}
 LEGEND = (
     "step: forward and all calls; / call 0 and vs base: medians of ratios paired within a round; CPU: process CPU time; "
     "peak: above the level before the forward; left: still held by the losses after the last call; fwd: forward passes; "
@@ -46,10 +47,11 @@ def render(
         console.print(text)
         console.print(Padding(Text(visible(answer.text)), (0, 0, 0, 2)))
     console.print()
-    _print_table(console, rows.STRATEGIES, rows.strategy_rows(result), drop=_narrow(console, (4, 6)))
+    _print_table(console, rows.STRATEGIES, rows.strategy_rows(result))
     _print_calls(result, console, full)
     _print_kernels(result, console, full)
-    _print_holders(result, console, full)
+    if full:
+        _print_holders(result, console)
     _print_findings(result.findings, console, full)
     _foot(result, console, folder, full)
 
@@ -90,16 +92,18 @@ def _failure(strategy: StrategyResult) -> Text:
     return text
 
 
-def _narrow(console: Console, columns: tuple[int, ...]) -> tuple[int, ...]:
-    """Columns that give way where the terminal has fewer than 116 columns."""
-    return columns if console.width < 116 else ()
+def _dropped(console: Console, columns: Sequence[Column]) -> set[int]:
+    """Columns that give way: the wide ones below 150 columns, then those that other columns say more of."""
+    dropped = {i for i, column in enumerate(columns) if column.wide and console.width < 150}
+    if console.width < 112:
+        dropped |= {i for i, column in enumerate(columns) if column.head in NARROW_DROPS}
+    return dropped
 
 
-def _print_table(
-    console: Console, columns: Sequence[Column], body: Iterable[Sequence[str]], *, drop: Sequence[int] = ()
-) -> None:
-    kept = [i for i in range(len(columns)) if i not in drop]
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", collapse_padding=True)
+def _print_table(console: Console, columns: Sequence[Column], body: Iterable[Sequence[str]]) -> None:
+    dropped = _dropped(console, columns)
+    kept = [i for i in range(len(columns)) if i not in dropped]
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold", collapse_padding=True)
     for i in kept:
         column = columns[i]
         table.add_column(
@@ -116,8 +120,8 @@ def _print_table(
 
 def _print_calls(result: Result, console: Console, full: bool) -> None:
     limit = None if full else CALLS_SHOWN
-    body = [row for strategy in result.strategies for row in rows.call_rows(strategy, limit)]
-    _print_table(console, rows.CALLS, body, drop=_narrow(console, (5, 9)))
+    body = [row for strategy in result.strategies for row in rows.call_rows(strategy, result, limit)]
+    _print_table(console, rows.CALLS, body)
 
 
 def _print_kernels(result: Result, console: Console, full: bool) -> None:
@@ -135,19 +139,15 @@ def _print_kernels(result: Result, console: Console, full: bool) -> None:
         _print_table(console, rows.KERNELS, body if full else body[:KERNELS_SHOWN])
 
 
-def _print_holders(result: Result, console: Console, full: bool) -> None:
-    for strategy in result.strategies if full else result.strategies[:1]:
+def _print_holders(result: Result, console: Console) -> None:
+    for strategy in result.strategies:
         held = strategy.retained
         if not held.by_node:
             continue
         residue = "" if not held.residue_bytes else f", {show_bytes(held.residue_bytes)} of them not found in any node"
-        console.print(
-            Text(
-                f"Held after the forward of {visible(strategy.name)}: {show_bytes(held.after_forward_bytes)}{residue}",
-                "bold",
-            )
-        )
-        _print_table(console, rows.HOLDERS, rows.holder_rows(held.by_node, None if full else HOLDERS_SHOWN))
+        total = show_bytes(held.after_forward_bytes)
+        console.print(Text(f"Held after the forward of {visible(strategy.name)}: {total}{residue}", "bold"))
+        _print_table(console, rows.HOLDERS, rows.holder_rows(held.by_node))
 
 
 def _print_findings(findings: Sequence[Finding], console: Console, full: bool) -> None:
