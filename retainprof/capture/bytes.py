@@ -114,10 +114,11 @@ class _Bookkeeper(Observer):
         kept = [*grads, *(item.gradient for item in runner.returned)]
         owned = [*runner.workload.owned, *kept]
         pinned = walk_pinned(kept, owned=owned)
-        roots = [*runner.live.values(), *runner.cut]
         books.points.append(point)
         books.pinned[point] = pinned
-        books.held[point] = walk(roots, owned=owned, modules=self._modules, beside=pinned)
+        books.held[point] = walk(
+            list(runner.live.values()), outputs=runner.cut, owned=owned, modules=self._modules, beside=pinned
+        )
         books.gradients[point] = _gradients(runner)
 
     def call_begin(self, index: int) -> None:

@@ -16,12 +16,12 @@ from statistics import median_high
 import msgspec
 
 from retainprof import labels
-from retainprof.capture import own_trace
 from retainprof.analysis.kernels import merge
+from retainprof.capture import own_trace
 from retainprof.capture.bytes import Books, Point, Released, keep_books, measure_released
 from retainprof.capture.flops import StepFlops, count_flops
 from retainprof.capture.labelled import LabelObserver, Recorder
-from retainprof.capture.needs import Needs, find_needs
+from retainprof.capture.needs import Needs, find_needs, left_after, without_needless
 from retainprof.capture.step import StepRunner
 from retainprof.capture.timing import collected
 from retainprof.records import Band, CallError, RangePass, TimelinePoint
@@ -41,6 +41,14 @@ class EvidencePlan:
     trace_path: Callable[[int], Path] | None = None
 
 
+@dataclass(frozen=True)
+class Lean:
+    """The same step without the needless flags: peak above the level before the forward, and bytes held at its end."""
+
+    peak_bytes: int | None
+    left_bytes: int | None
+
+
 @dataclass
 class Evidence:
     """What was found; a part that has not been reached is None."""
@@ -50,6 +58,7 @@ class Evidence:
     flops: StepFlops | None = None
     books: Books | None = None
     needs: Needs = field(default_factory=Needs)
+    lean: Lean | None = None
     released: dict[Point, Released] = field(default_factory=dict)
     trace_path: Path | None = None
     error: CallError | None = None
@@ -67,6 +76,25 @@ def gather(runner: StepRunner, plan: EvidencePlan, evidence: Evidence) -> None:
         _profile(runner, plan, evidence)
         recorder = _recorder(runner, plan, record_shapes=False)
         evidence.released = measure_released(runner, evidence.books.points, recorder)
+        lean = without_needless(runner, evidence.needs)
+        if lean is not None:
+            evidence.lean = _measure_lean(lean, recorder)
+
+
+def _measure_lean(lean: StepRunner, recorder: Recorder) -> Lean:
+    """Peak of a profiled step without the needless flags, and what its losses still hold at the end."""
+    observer = LabelObserver(tuple(spec.what or "+".join(spec.losses) for spec in lean.specs))
+
+    def step(number: int) -> None:  # noqa: ARG001
+        lean.run(observer)
+        lean.drop()
+        lean.clear()
+
+    with tempfile.TemporaryDirectory(prefix="retainprof-") as folder:
+        path = Path(folder) / "lean.json"
+        recorder.record(1, step, path)
+        _, _, peak = own_trace.timeline(own_trace.read(path))
+    return Lean(peak_bytes=peak, left_bytes=left_after(lean))
 
 
 def _recorder(runner: StepRunner, plan: EvidencePlan, *, record_shapes: bool) -> Recorder:

@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from retainprof.capture.bytes import Books
-from retainprof.capture.evidence import Evidence
+from retainprof.capture.evidence import Evidence, Lean
 from retainprof.capture.ledger import Held
-from retainprof.records import HeldByModule, HeldByNode, HeldStorage, Retained
+from retainprof.records import HeldByModule, HeldByNode, HeldStorage, RetainCost, Retained
 
 __all__ = ["retained"]
 
@@ -31,6 +31,21 @@ def retained(evidence: Evidence) -> Retained:
         by_module=_by_module(held),
         storages=tuple(_storage(storage, freed[storage.key]) for storage in held[:LISTED]),
         residue_bytes=None if after is None else after.dropped - total,
+        cost=_cost(evidence, books),
+    )
+
+
+def _cost(evidence: Evidence, books: Books) -> RetainCost | None:
+    """What the flags cost against the same step with only those that are needed."""
+    last = evidence.released.get(books.points[-1])
+    if last is None or evidence.peak_bytes is None:
+        return None
+    lean = evidence.lean or Lean(peak_bytes=evidence.peak_bytes, left_bytes=last.dropped)
+    return RetainCost(
+        peak_with_bytes=evidence.peak_bytes,
+        peak_without_bytes=lean.peak_bytes,
+        after_last_with_bytes=last.dropped,
+        after_last_without_bytes=lean.left_bytes,
     )
 
 

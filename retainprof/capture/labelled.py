@@ -16,8 +16,8 @@ import torch
 from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
 from retainprof import labels
-from retainprof.capture.profiler_private import profiler_is_active
 from retainprof.capture.observe import Observer
+from retainprof.capture.profiler_private import profiler_is_active
 from retainprof.errors import CaptureError, StoreError
 
 __all__ = ["LabelObserver", "Recorder", "label"]
@@ -43,7 +43,7 @@ class LabelObserver(Observer):
 
     def _enter(self, text: str) -> None:
         entered = record_function(text)
-        entered.__enter__()
+        entered.__enter__()  # type: ignore[no-untyped-call]
         self._open.append(entered)
 
     def _leave(self) -> None:

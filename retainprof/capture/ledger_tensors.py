@@ -53,11 +53,10 @@ def dense(tensor: Tensor) -> Iterator[Tensor]:
     todo = [tensor]
     while todo:
         tensor = todo.pop()
-        if tensor.layout != torch.strided:
-            todo.extend(_sparse_parts(tensor))
-            continue
         inner = () if type(tensor) in _PLAIN else _inner_tensors(tensor)
         if inner:
             todo.extend(inner)
+        elif tensor.layout != torch.strided:
+            todo.extend(_sparse_parts(tensor))
         elif _has_bytes(tensor):
             yield tensor

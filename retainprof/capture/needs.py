@@ -15,7 +15,7 @@ from retainprof.capture.ledger import walk, walk_pinned
 from retainprof.capture.observe import Observer
 from retainprof.capture.step import StepRunner
 
-__all__ = ["Needs", "find_needs", "without_needless"]
+__all__ = ["Needs", "find_needs", "left_after", "without_needless"]
 
 
 @dataclass
@@ -37,11 +37,11 @@ def find_needs(runner: StepRunner) -> Needs:
     retaining = [spec.index for spec in runner.specs if spec.retain_graph]
     if runner.strategy.compile or not retaining:
         return found
-    with_all = _left_after(runner)
+    with_all = left_after(runner)
     if with_all is None:
         return found
     for call in retaining:
-        left = _left_after(_without(runner, (call,)))
+        left = left_after(_without(runner, (call,)))
         found.needed[call] = left is None
         if left is not None:
             found.bytes_kept[call] = with_all - left
@@ -60,13 +60,15 @@ def _without(runner: StepRunner, calls: tuple[int, ...]) -> StepRunner:
     return runner.with_specs(specs)
 
 
-def _left_after(runner: StepRunner) -> int | None:
+def left_after(runner: StepRunner) -> int | None:
     """Bytes that the losses hold after the last call (by the ledger), or None where a call raised."""
     error = runner.run(Observer())
     grads = [leaf.grad for leaf in runner.workload.leaves if leaf.grad is not None]
     kept = [*grads, *(item.gradient for item in runner.returned)]
     owned = [*runner.workload.owned, *kept]
-    left = walk([*runner.live.values(), *runner.cut], owned=owned, beside=walk_pinned(kept, owned=owned)).total_bytes
+    left = walk(
+        list(runner.live.values()), outputs=runner.cut, owned=owned, beside=walk_pinned(kept, owned=owned)
+    ).total_bytes
     del grads, kept, owned
     runner.drop()
     runner.clear()

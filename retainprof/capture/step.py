@@ -167,8 +167,12 @@ class StepRunner:
         """See ``Step.forward_cut``."""
         leaves: list[Tensor] = []
 
+        def leaf_of(tensor: Tensor) -> Tensor:
+            leaves.append(tensor.detach().requires_grad_(tensor.requires_grad))
+            return leaves[-1]
+
         def cut(output: Any) -> Any:
-            return map_tensors(output, lambda t: leaves.append(leaf := _leaf_of(t)) or leaf)
+            return map_tensors(output, leaf_of)
 
         shared, losses = self._forward_hooked(cut)
         self.cut += leaves
@@ -257,7 +261,7 @@ class StepRunner:
             if len(roots) == 1 and grad_tensors is None:
                 (root,) = roots
                 observer.call_begin(index)
-                root.backward(retain_graph=retain, create_graph=create, inputs=inputs)
+                root.backward(retain_graph=retain, create_graph=create, inputs=inputs)  # type: ignore[no-untyped-call]
             else:
                 observer.call_begin(index)
                 torch.autograd.backward(roots, grad_tensors, retain_graph=retain, create_graph=create, inputs=inputs)
@@ -355,10 +359,6 @@ class StepRunner:
         return [torch.full_like(root, factor) for root, factor in zip(roots, factors, strict=True)]
 
 
-def _leaf_of(tensor: Tensor) -> Tensor:
-    return tensor.detach().requires_grad_(tensor.requires_grad)
-
-
 def _stack(column: Sequence[Tensor | None]) -> Tensor | None:
     present = next((t for t in column if t is not None), None)
     if present is None:
@@ -367,5 +367,5 @@ def _stack(column: Sequence[Tensor | None]) -> Tensor | None:
 
 
 def _sum(column: Sequence[Tensor | None]) -> Tensor | None:
-    first, *rest = [t for t in column if t is not None] or [None]
-    return first if first is None else sum((t for t in rest if t is not None), first)
+    present = [t for t in column if t is not None]
+    return sum(present[1:], present[0]) if present else None
