@@ -105,13 +105,14 @@ def parse_value(text: str) -> Any:
 
 def _text(path: Path, document: Document) -> str:
     try:
-        raw = path.read_bytes() if path.stat().st_size <= MAX_BYTES else None
+        with path.open("rb") as file:
+            raw = file.read(MAX_BYTES + 1)
     except OSError as e:
         reason = "this is a folder" if path.is_dir() else (e.strerror or str(e)).lower()
         raise document.error(Fault(f"cannot be read: {reason}", hint=_beside(path))) from None
     except ValueError as e:
         raise document.error(Fault(f"cannot be read: {e}")) from None
-    if raw is None:
+    if len(raw) > MAX_BYTES:
         raise document.error(Fault(f"larger than {MAX_BYTES:,} bytes, so hardly a scenario"))
     try:
         return raw.decode("utf-8-sig")
@@ -252,9 +253,10 @@ class _Walk:
             self._add(node, "a key is text")
             return ""
         value = self._scalar(node)
-        if not isinstance(value, str):
-            what = "YAML reads this bare word as true or false" if isinstance(value, bool) else "a key is text"
-            self._add(node, f"key {node.value}: {what}", f'write it in quotes: "{node.value}"')
+        if isinstance(value, str):
+            return value
+        what = "YAML reads this bare word as true or false" if isinstance(value, bool) else "a key is text"
+        self._add(node, f"key {node.value}: {what}", f'write it in quotes: "{node.value}"')
         return str(node.value)
 
     def _scalar(self, node: Node) -> Any:

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from retainprof.errors import Fault
 from retainprof.scenario.batches import BATCHES
 from retainprof.scenario.document import Document, KeyPath, Place
 from retainprof.scenario.losses import LOSSES
 from retainprof.scenario.models import MODELS
-from retainprof.scenario.names import hint, keys_at
+from retainprof.scenario.names import hint, keys_at, printable
 from retainprof.strategies import REGISTRY
 
 __all__ = ["faults_of", "make_fault", "show"]
@@ -49,7 +49,6 @@ LIMITS: Final = {
     "greater_than_equal": ("at least", "ge"),
     "less_than": ("less than", "lt"),
     "less_than_equal": ("at most", "le"),
-    "too_short": ("at least one entry; minimum", "min_length"),
     "string_too_long": ("text of at most as many characters as", "max_length"),
 }
 NUMBER: Final = re.compile(r"\s*[-+]?[0-9.]+([eE][-+]?[0-9]+)?\s*")
@@ -68,7 +67,7 @@ class _Problem:
 
 def show(path: Sequence[str | int]) -> str:
     """``('strategies', 1, 'name')`` as ``strategies[1].name``."""
-    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in path)
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{printable(part)}" for part in path)
     return text.removeprefix(".")
 
 
@@ -89,9 +88,9 @@ def _place(document: Document, path: KeyPath, at_key: bool) -> Place:
     return place or Place()
 
 
-def faults_of(document: Document, error: ValidationError, prefix: KeyPath) -> list[Fault]:
+def faults_of(document: Document, errors: Iterable[ErrorDetails], prefix: KeyPath = ()) -> list[Fault]:
     """The faults of one section at ``prefix``; what a union's members say of one value is one fault."""
-    problems = [_problem(document.data, raw, prefix) for raw in error.errors(include_url=False)]
+    problems = [_problem(document.data, raw, prefix) for raw in errors]
     problems = [p for p in problems if not (p.kind == "too_short" and p.value)]
     by_path: dict[tuple[KeyPath, bool], list[_Problem]] = {}
     for problem in problems:
@@ -101,7 +100,7 @@ def faults_of(document: Document, error: ValidationError, prefix: KeyPath) -> li
     return [_fault(document, group) for group in shown]
 
 
-def _problem(data: Any, raw: Any, prefix: KeyPath) -> _Problem:
+def _problem(data: Any, raw: ErrorDetails, prefix: KeyPath) -> _Problem:
     location = (*prefix, *raw["loc"])
     path: list[str | int] = []
     here = data
@@ -137,6 +136,8 @@ def _fault(document: Document, group: Sequence[_Problem]) -> Fault:
 def _expected(problem: _Problem) -> str:
     if problem.kind in TYPES:
         return TYPES[problem.kind]
+    if problem.kind == "too_short":
+        return f"at least {problem.context['min_length']}"
     if problem.kind in LIMITS:
         words, key = LIMITS[problem.kind]
         return f"{words} {problem.context[key]}"
@@ -157,7 +158,7 @@ def _got(value: Any, raw: str) -> str:
     if isinstance(value, str):
         return f"text {_short(value)}"
     if isinstance(value, Mapping):
-        return "a mapping"
+        return "a mapping" if value else "an empty mapping"
     if isinstance(value, (list, tuple)):
         return "a list" if value else "an empty list"
     return raw or str(value)

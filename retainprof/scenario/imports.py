@@ -82,7 +82,7 @@ class Imports:
         function = self.find(part)
         try:
             made = function(**arguments(part))
-        except Exception as e:
+        except (Exception, SystemExit) as e:
             raise FactoryError(
                 f"the {what}'s factory {part.factory} raised {type(e).__name__}: {e}", hint=_their_frames(e)
             ) from e
@@ -103,7 +103,7 @@ class Imports:
             raise FactoryError(
                 f"no module {e.name!r} on {where}", hint="a factory is package.module:function"
             ) from None
-        except Exception as e:
+        except (Exception, SystemExit) as e:  # a script that parses its arguments when imported exits
             raise FactoryError(f"importing {name} raised {type(e).__name__}: {e}", hint=_their_frames(e)) from e
 
     def _search_folder(self) -> None:

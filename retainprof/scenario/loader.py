@@ -83,7 +83,7 @@ def _entry(document: Document, section: str, path: KeyPath, value: Any) -> tuple
     try:
         return _adapter(section).validate_python(_frozen(value), strict=True), []
     except ValidationError as e:
-        return None, faults_of(document, e, path)
+        return None, faults_of(document, e.errors(), path)
 
 
 def _frozen(value: Any) -> Any:
@@ -110,10 +110,7 @@ def _whole(document: Document, parts: Parts, faults: list[Fault]) -> Scenario | 
     try:
         return Scenario.model_validate(data, strict=True)
     except ValidationError as e:
-        lines = [line for line in e.errors() if not _told_already(line["loc"], data)]
-        if lines:
-            known = ValidationError.from_exception_data(e.title, lines)  # type: ignore[arg-type]
-            faults += faults_of(document, known, ())
+        faults += faults_of(document, [line for line in e.errors() if not _told_already(line["loc"], data)])
         return None
 
 

@@ -12,10 +12,15 @@ from pydantic import BaseModel
 from retainprof.scenario.model import Scenario
 from retainprof.scenario.part import FACTORY, FactoryPart, names_of
 
-__all__ = ["hint", "keys_at", "nearest"]
+__all__ = ["hint", "keys_at", "nearest", "printable"]
 
 MANY: Final = 12
 HIDDEN: Final = ("source",)
+
+
+def printable(name: str) -> str:
+    """The name itself, or its escapes where it would move the cursor or colour the terminal."""
+    return name if name.isprintable() else repr(name)
 
 
 def nearest(name: str, candidates: Iterable[str]) -> str | None:
@@ -30,8 +35,8 @@ def hint(name: str, candidates: Iterable[str], what: str) -> str:
     there = tuple(dict.fromkeys(candidates))
     close = nearest(name, there)
     if close is not None:
-        return f"did you mean {close}?"
-    shown = ", ".join(there[:MANY]) + (", ..." if len(there) > MANY else "")
+        return f"did you mean {printable(close)}?"
+    shown = ", ".join(map(printable, there[:MANY])) + (", ..." if len(there) > MANY else "")
     return f"{what}: {shown}" if there else ""
 
 

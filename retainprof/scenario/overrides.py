@@ -48,7 +48,7 @@ def _set(document: Document, text: str, parts: Sequence[str], value: Any) -> Non
         return
     here[last] = value
     _forget(document, (*path, last))
-    document.keys[(*path, last)] = document.values[(*path, last)] = Place(override=text)
+    document.keys[(*path, last)] = document.values[(*path, last)] = Place(raw=text.partition("=")[2], override=text)
 
 
 def _forget(document: Document, path: KeyPath) -> None:

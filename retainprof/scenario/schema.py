@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from retainprof.scenario.model import Scenario
 from retainprof.scenario.names import HIDDEN
-from retainprof.strategies import REGISTRY
+from retainprof.strategies import REGISTRY, SpelledCall
 
 __all__ = ["schema"]
 
@@ -22,6 +22,7 @@ def schema() -> dict[str, Any]:
         if "kind" in definition.get("properties", {}):
             definition["required"] = sorted({"kind", *definition.get("required", ())})
     _allow_bare_strategies(made)
+    _allow_one_name(made["$defs"][SpelledCall.__name__]["properties"])
     made["required"] = [name for name in made["required"] if name != "name"]
     return {"$schema": DIALECT, **made, "title": "retainprof scenario"}
 
@@ -30,3 +31,11 @@ def _allow_bare_strategies(made: dict[str, Any]) -> None:
     """A strategy may be its kind alone."""
     strategies = made["properties"]["strategies"]
     strategies["items"] = {"anyOf": [{"enum": list(REGISTRY), "type": "string"}, strategies["items"]]}
+
+
+def _allow_one_name(properties: dict[str, Any]) -> None:
+    """Lists of names in a spelled-out call may be one name alone."""
+    for name in ("backward", "grad", "wrt", "inputs"):
+        listed = {"items": {"type": "string"}, "type": "array"}
+        described = {"description": properties[name]["description"]}
+        properties[name] = {"anyOf": [{"type": "string"}, listed], **described}
