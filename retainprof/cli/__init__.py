@@ -57,7 +57,7 @@ def _with_command(argv: Sequence[str]) -> list[str]:
     """``retainprof scenario.yaml`` means ``retainprof run scenario.yaml``."""
     first = next((word for word in argv if not word.startswith("-")), None)
     top_level = not argv or argv[0] in ("-h", "--help", "--version")
-    return list(argv) if top_level or first in COMMANDS else ["run", *argv]
+    return [*argv] if top_level or first in COMMANDS else ["run", *argv]
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -43,7 +43,7 @@ class Step(Protocol):
     ) -> tuple[Tensor | None, ...]:
         """Make one call; for kind ``grad`` the gradients, kept by the step, else ()."""
 
-    def total(self, losses: Mapping[str, Tensor]) -> Tensor:
+    def total(self, losses: dict[str, Tensor]) -> Tensor:
         """The sum of the losses, part of the forward; it is kept with them."""
 
     def parameters(self) -> list[Tensor]:

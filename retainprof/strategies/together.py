@@ -23,11 +23,16 @@ class Summed(Strategy):
     forward_per_loss: Annotated[bool, Field(description="a forward of its own for each loss, then one backward")] = (
         False
     )
+    retain: Annotated[bool, Field(description="the one call retains the graph, which nobody needs again")] = False
 
     def calls(self, losses: tuple[str, ...]) -> tuple[CallSpec, ...]:
         return (
             CallSpec(
-                index=0, losses=losses, retain_graph=self.create_graph, create_graph=self.create_graph, what="sum"
+                index=0,
+                losses=losses,
+                retain_graph=self.create_graph or self.retain,
+                create_graph=self.create_graph,
+                what="sum",
             ),
         )
 
