@@ -56,6 +56,10 @@ class _Checker:
         if self.parts.shared is not None:
             yield from self._submodule(("shared",), self.parts.shared)
 
+    def _entry(self, path: KeyPath, i: int) -> KeyPath:
+        """The path of a list's entry; where one name stands for a list of one, its own."""
+        return (*path, i) if (*path, i) in self.document.values else path
+
     def _submodule(self, path: KeyPath, name: str) -> Iterator[Fault]:
         if self.known is not None and not _within(name, self.known.submodules()):
             yield self._fault(
@@ -64,7 +68,7 @@ class _Checker:
 
     def _prefixes(self, path: KeyPath, names: Iterable[str]) -> Iterator[Fault]:
         for i, name in enumerate(names):
-            yield from self._submodule((*path, i), name)
+            yield from self._submodule(self._entry(path, i), name)
 
     # --- losses ---
 
@@ -130,7 +134,7 @@ class _Checker:
 
     def _loss_names(self, path: KeyPath, names: tuple[str, ...]) -> Iterator[Fault]:
         for i, name in enumerate(names):
-            here = (*path, i) if (*path, i) in self.document.values else path
+            here = self._entry(path, i)
             if name not in self.parts.loss_names:
                 yield self._fault(here, f"no loss {name!r}", hint(name, self.parts.loss_names, "losses"))
             elif name in names[:i]:

@@ -65,8 +65,9 @@ class Document:
     faults: list[Fault] = field(default_factory=list)
 
     def error(self, *faults: Fault) -> ScenarioError:
-        """All faults so far and these, in the order of the file."""
-        found = [*self.faults, *faults]
+        """All faults so far and these, in the order of the file; what could not be read is not judged as well."""
+        unread = {(fault.line, fault.column) for fault in self.faults if fault.line}
+        found = [*self.faults, *(fault for fault in faults if (fault.line, fault.column) not in unread)]
         found.sort(key=lambda fault: (fault.line == 0, fault.line, fault.column))
         return ScenarioError(self.path, tuple(dict.fromkeys(found)), self.text)
 

@@ -137,7 +137,7 @@ def _expected(problem: _Problem) -> str:
     if problem.kind in TYPES:
         return TYPES[problem.kind]
     if problem.kind == "too_short":
-        return f"at least {problem.context['min_length']}"
+        return f"{problem.context['min_length']} or more entries"
     if problem.kind in LIMITS:
         words, key = LIMITS[problem.kind]
         return f"{words} {problem.context[key]}"
