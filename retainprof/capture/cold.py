@@ -7,6 +7,7 @@ process of its own: a fork does not survive an initialised device.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
 import signal
@@ -61,15 +62,19 @@ class ColdRequest:
         return self.repeats * len(self.strategies)
 
 
-def measure_cold(request: ColdRequest, tick: Callable[[int, int], None]) -> Iterator[ColdStep]:
+def measure_cold(
+    request: ColdRequest, tick: Callable[[int, int], None], meanwhile: Callable[[], None] = lambda: None
+) -> Iterator[ColdStep]:
     """Yield one :class:`ColdStep` a process; ``tick(done, samples)`` after each.
+
+    ``meanwhile()`` is called once, while the first worker imports torch and before it measures anything.
 
     Raises:
         CaptureError: a worker died without an answer; its own last words are in the hint.
     """
     done = 0
-    for part in _parts(request):
-        for step in _worker(part):
+    for n, part in enumerate(_parts(request)):
+        for step in _worker(part, meanwhile if n == 0 else lambda: None):
             done += 1
             tick(done, request.samples)
             yield step
@@ -93,12 +98,14 @@ def _parts(request: ColdRequest) -> Iterator[ColdRequest]:
             )
 
 
-def _worker(request: ColdRequest) -> Iterator[ColdStep]:
+def _worker(request: ColdRequest, meanwhile: Callable[[], None]) -> Iterator[ColdStep]:
     with tempfile.TemporaryFile("w+") as words, _running(words) as process:
         assert process.stdin is not None
         assert process.stdout is not None
-        pickle.dump(request, process.stdin)
-        process.stdin.close()
+        meanwhile()
+        with contextlib.suppress(BrokenPipeError):  # it died early; its status and last words are told below
+            pickle.dump(request, process.stdin)
+            process.stdin.close()
         seen = 0
         for line in process.stdout:
             seen += 1

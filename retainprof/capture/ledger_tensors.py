@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import torch
@@ -45,18 +45,24 @@ def _has_bytes(tensor: Tensor) -> bool:
     return True
 
 
-def dense(tensor: Tensor) -> Iterator[Tensor]:
+def dense(tensor: Tensor) -> Sequence[Tensor]:
     """Dense tensors that hold the bytes of ``tensor``: itself, a sparse one's parts, a wrapper's inner ones.
 
     A tensor with an opaque layout (oneDNN) gives none: its bytes cannot be named.
     """
+    if type(tensor) in _PLAIN and tensor.layout is torch.strided:
+        return (tensor,)
+    return tuple(_search(tensor))
+
+
+def _search(tensor: Tensor) -> Iterator[Tensor]:
     todo = [tensor]
     while todo:
         tensor = todo.pop()
         inner = () if type(tensor) in _PLAIN else _inner_tensors(tensor)
         if inner:
             todo.extend(inner)
-        elif tensor.layout != torch.strided:
+        elif tensor.layout is not torch.strided:
             todo.extend(_sparse_parts(tensor))
         elif _has_bytes(tensor):
             yield tensor

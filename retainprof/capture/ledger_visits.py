@@ -32,7 +32,7 @@ def visit(roots: Sequence[Tensor], inputs: Sequence[Tensor] | None = None, *, ac
     for ``autograd.grad``, where the node that made an input is evaluated but does not run. The result has numbers only.
     """
     with undisturbed():
-        graph = _Graph(roots)
+        graph = _Graph(roots, upward=inputs is not None)
         if inputs is None:
             runs = evaluated = graph.nodes
         else:
@@ -60,9 +60,9 @@ def retain_needed(visits: Sequence[Visit], retained: Sequence[bool]) -> tuple[bo
 
 
 class _Graph:
-    """All nodes behind some tensors, with their edges. Lives within one function call."""
+    """All nodes behind some tensors, with the edges back up where they are asked for. Lives within one function call."""
 
-    def __init__(self, roots: Sequence[Tensor]) -> None:
+    def __init__(self, roots: Sequence[Tensor], *, upward: bool = False) -> None:
         self.nodes: set[Any] = set()
         self._parents: dict[Any, list[Any]] = {}
         self._kinds = NodeKinds()
@@ -77,10 +77,11 @@ class _Graph:
             if len(self.nodes) > soft:
                 cushion(node, following)
                 soft = next_cushion(len(self.nodes))
-            for child, _ in following:
-                if child is not None:
+            children = [child for child, _ in following if child is not None]
+            todo += children
+            if upward:
+                for child in children:
                     self._parents.setdefault(child, []).append(node)
-                    todo.append(child)
 
     def ends(self, inputs: Sequence[Tensor]) -> set[Any]:
         """The nodes of ``inputs`` that are in the graph: AccumulateGrad of a leaf, else the node that made the tensor."""
@@ -110,4 +111,7 @@ class _Graph:
 
     def keeps(self, node: Any) -> bool:
         """Whether the node has saved tensors at this moment."""
-        return any(packed(saved)[0] is not None for saved in saved_by(node, self._kinds.of(node)))
+        kind = self._kinds.of(node)
+        if not kind.slots:
+            return False
+        return any(part is not None for saved in saved_by(node, kind) for part in packed(saved))

@@ -92,15 +92,29 @@ class Walker:
         keeper = (sequence, kind.name, kind.ident(sequence))
         for get in kind.slots:
             value = get(node)
-            for saved in (value,) if type(value) is SavedTensor else value or ():
-                data, hook = packed(saved)
-                if hook is not None:
-                    self._contents(self._objects.read(data), CLOSURE, keeper)
-                    self._contents(self._objects.read(hook), CLOSURE, keeper)
-                elif data is not None:
-                    self._keep(data, SAVED, keeper)
+            if type(value) is SavedTensor:
+                self._saved(value, keeper)
+            else:
+                for one in value or ():
+                    self._saved(one, keeper)
         if kind.special:
             self._special(node, kind, sequence)
+
+    def _saved(self, saved: Any, keeper: Keeper) -> None:
+        """What a packed saved tensor holds; the usual case, a plain tensor without hooks, comes without a detour."""
+        data, hook = packed(saved)
+        if hook is not None:
+            self._contents(self._objects.read(data), CLOSURE, keeper)
+            self._contents(self._objects.read(hook), CLOSURE, keeper)
+        elif type(data) is Tensor:
+            try:
+                storage = data.untyped_storage()
+            except NotImplementedError:  # sparse: no storage of its own
+                self._keep(data, SAVED, keeper)
+            else:
+                self._count(storage, (*keeper, SAVED, data, storage))
+        elif data is not None:
+            self._keep(data, SAVED, keeper)
 
     def _special(self, node: Any, kind: NodeKind, sequence: int) -> None:
         """What some nodes keep beside saved tensors."""
@@ -133,23 +147,16 @@ class Walker:
 
     def _keep(self, tensor: Tensor, rank: int, keeper: Keeper) -> None:
         """Count the storage of ``tensor``, or those of its parts."""
-        if type(tensor) is Tensor:  # the usual case, without a detour
-            try:
-                storage = tensor.untyped_storage()
-            except NotImplementedError:  # sparse: no storage of its own
-                pass
-            else:
-                self._count(storage, tensor, rank, keeper)
-                return
         for part in dense(tensor):
-            self._count(part.untyped_storage(), part, rank, keeper)
+            storage = part.untyped_storage()
+            self._count(storage, (*keeper, rank, part, storage))
 
-    def _count(self, storage: UntypedStorage, tensor: Tensor, rank: int, keeper: Keeper) -> None:
+    def _count(self, storage: UntypedStorage, hold: Hold) -> None:
         key = data_address(storage)
-        if key not in self._left_out:
-            hold = (*keeper, rank, tensor, storage)
-            holds = self.found.get(key)
-            if holds is None:
-                self.found[key] = [hold]
-            else:
-                holds.append(hold)
+        if key in self._left_out:
+            return
+        holds = self.found.get(key)
+        if holds is None:
+            self.found[key] = [hold]
+        else:
+            holds.append(hold)

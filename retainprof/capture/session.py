@@ -6,6 +6,7 @@ what is there can be written.
 
 from __future__ import annotations
 
+import importlib
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -24,7 +25,7 @@ from retainprof.capture.evidence import Evidence, EvidencePlan, gather
 from retainprof.capture.gradients import FinalGradients, compare, final_gradients, reference_runner
 from retainprof.capture.probe import probe
 from retainprof.capture.step import StepRunner
-from retainprof.capture.timing import Clock, Measurement, TimingPlan
+from retainprof.capture.timing import Clock, Measurement, TimingPlan, collected
 from retainprof.errors import CaptureError
 from retainprof.records import Environment, Gradients
 
@@ -59,6 +60,12 @@ class Measured:
     running: str = "probe"
 
 
+def _preload() -> None:
+    """Import what later passes need and what takes seconds: the FLOP counter brings torch's compiler with it."""
+    for name in ("torch._dynamo", "torch.utils.tensorboard"):
+        importlib.import_module(name)
+
+
 class Session:
     """Measures one scenario. ``trace_path(strategy name, rank, time in ns)`` says where traces go; None keeps none."""
 
@@ -90,10 +97,11 @@ class Session:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Using backward\\(\\) with create_graph=True")
             self._prepare()
-            for name, work in zip(PHASES, (self._cold, self._time, self._explain, self._compare), strict=True):
-                with self._phase(name):
-                    work()
-                done()
+            with collected():
+                for name, work in zip(PHASES, (self._cold, self._time, self._explain, self._compare), strict=True):
+                    with self._phase(name):
+                        work()
+                    done()
 
     @contextmanager
     def _phase(self, name: str) -> Iterator[None]:
@@ -140,10 +148,13 @@ class Session:
             start="fork" if self.device.type == "cpu" else "spawn",
         )
         try:
-            for step in measure_cold(request, lambda done, of: self.watch.tick(done / of, f"process {done} of {of}")):
+            for step in measure_cold(request, self._cold_tick, _preload):
                 self.measured.cold.append(step)
         except CaptureError as e:
             self.measured.warnings.append(f"cold pass: {e}; {e.hint}")
+
+    def _cold_tick(self, done: int, of: int) -> None:
+        self.watch.tick(done / of, f"process {done} of {of}")
 
     def _time(self) -> None:
         measure = self.scenario.measure

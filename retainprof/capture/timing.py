@@ -169,8 +169,11 @@ class TimingPlan:
 
 @contextmanager
 def collected() -> Iterator[None]:
-    """The garbage collector off, and what exists now out of its sight; both as before afterwards."""
+    """The garbage collector off, and what exists now out of its sight; both as before afterwards. May be nested."""
     was_on = gc.isenabled()
+    if not was_on and gc.get_freeze_count():
+        yield
+        return
     gc.collect()
     gc.freeze()
     gc.disable()
@@ -199,6 +202,8 @@ class Measurement:
         try:
             with collected():
                 self._warm_up(started)
+                gc.collect()
+                gc.freeze()  # what the warm-up imported and cached, too: each collection after a round is then short
                 self._measure(started, tick)
         finally:
             self.seconds = time.monotonic() - started
