@@ -158,6 +158,8 @@ def _bytes(evidence: Evidence, call: int, seen: RangePass | None) -> dict[str, A
     then, now = books.gradients[before], books.gradients[after]
     earlier, later = evidence.released.get(before), evidence.released.get(after)
     found: dict[str, Any] = {
+        "nodes_shared_with_earlier": books.shared_with_earlier(call),
+        "params_written": books.written.get(call, ()),
         "returned_grad_bytes": now.returned_bytes,
         "grad_bytes_after": now.grad_bytes,
         "params_with_grad_after": now.parameters,

@@ -19,6 +19,7 @@ from retainprof import labels
 from retainprof.capture import own_trace
 from retainprof.capture.labelled import Recorder, label
 from retainprof.capture.ledger import Held, Ledger, walk, walk_pinned
+from retainprof.capture.ledger_visits import visit
 from retainprof.capture.modules import ModuleMap
 from retainprof.capture.observe import Observer, Observers, StopStep
 from retainprof.capture.step import StepRunner
@@ -94,8 +95,21 @@ class Books:
     held: dict[Point, Ledger] = field(default_factory=dict)
     pinned: dict[Point, Ledger] = field(default_factory=dict)
     gradients: dict[Point, Gradient] = field(default_factory=dict)
+    visits: dict[int, frozenset[int]] = field(default_factory=dict)  # nodes that each call evaluates, by id
+    written: dict[int, tuple[str, ...]] = field(default_factory=dict)  # leaves whose .grad each call changed
+    reached_by: dict[int, tuple[str, ...]] = field(default_factory=dict)  # storages held at first: by which losses
     forwards: int = 0
     _by_key: dict[Point, dict[int, Held]] = field(default_factory=dict)
+
+    def shared_with_earlier(self, call: int) -> int | None:
+        """How many nodes of a call an earlier call of the step evaluated too; None where the call was not made."""
+        if call not in self.visits:
+            return None
+        earlier: set[int] = set()
+        for other, nodes in self.visits.items():
+            if other < call:
+                earlier |= nodes
+        return len(self.visits[call] & earlier)
 
     def held_by_key(self, point: Point) -> dict[int, Held]:
         """The storages held at a point, by their key."""
@@ -107,6 +121,7 @@ class Books:
 class _Bookkeeper(Observer):
     def __init__(self, runner: StepRunner, books: Books, modules: ModuleMap) -> None:
         self._runner, self._books, self._modules = runner, books, modules
+        self._before: dict[str, tuple[int, int] | None] = {}
 
     def _note(self, point: Point) -> None:
         runner, books = self._runner, self._books
@@ -120,15 +135,36 @@ class _Bookkeeper(Observer):
             list(runner.live.values()), outputs=runner.cut, owned=owned, modules=self._modules, beside=pinned
         )
         books.gradients[point] = _gradients(runner)
+        if len(books.points) == 1:
+            books.reached_by = self._reached(owned)
+
+    def _reached(self, owned: list[Tensor]) -> dict[int, tuple[str, ...]]:
+        """Names of the losses from which each held storage is reached, by the storage's key."""
+        found: dict[int, tuple[str, ...]] = {}
+        for name, loss in self._runner.live.items():
+            for held in walk([loss], owned=owned).storages:
+                found[held.key] = (*found.get(held.key, ()), name)
+        return found
+
+    def _grads(self) -> dict[str, tuple[int, int] | None]:
+        named = self._runner.workload.named_leaves
+        return {name: None if (g := leaf.grad) is None else (id(g), g._version) for name, leaf in named.items()}
 
     def call_begin(self, index: int) -> None:
         self._note(Point("before", index))
+        entering = self._runner.entering
+        if entering is not None:
+            found = visit(entering.roots, entering.inputs, accumulate=entering.accumulates)
+            self._books.visits[index] = found.evaluated
+        self._before = self._grads()
 
     def call_end(self, index: int) -> None:
+        now = self._grads()
+        self._books.written[index] = tuple(name for name, grad in now.items() if grad != self._before[name])
         self._note(Point("after", index))
 
     def call_failed(self, index: int) -> None:
-        self._note(Point("after", index))
+        self.call_end(index)
 
 
 def keep_books(runner: StepRunner) -> Books:

@@ -29,7 +29,7 @@ def retained(evidence: Evidence) -> Retained:
         after_forward_bytes=total if after is None else after.dropped,
         by_node=_by_node(held, freed),
         by_module=_by_module(held),
-        storages=tuple(_storage(storage, freed[storage.key]) for storage in held[:LISTED]),
+        storages=tuple(_storage(storage, freed[storage.key], books) for storage in held[:LISTED]),
         residue_bytes=None if after is None else after.dropped - total,
         cost=_cost(evidence, books),
     )
@@ -63,7 +63,7 @@ def _is_in(storage: Held, held: dict[int, Held]) -> bool:
     return other is not None and other.bytes == storage.bytes and bool(set(other.kept_by) & set(storage.kept_by))
 
 
-def _storage(held: Held, freed_in_call: int | None) -> HeldStorage:
+def _storage(held: Held, freed_in_call: int | None, books: Books) -> HeldStorage:
     return HeldStorage(
         bytes=held.bytes,
         kept_by=held.kept_by,
@@ -72,6 +72,8 @@ def _storage(held: Held, freed_in_call: int | None) -> HeldStorage:
         dtype=held.dtype,
         kind=held.kind,
         freed_in_call=freed_in_call,
+        losses=books.reached_by.get(held.key, ()),
+        copy_of=held.copy_of or "",
     )
 
 

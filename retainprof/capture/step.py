@@ -23,7 +23,7 @@ from retainprof.capture.workload import State, Workload, map_tensors, tensors_in
 from retainprof.records import CallError, CallSpec
 from retainprof.strategies import Strategy
 
-__all__ = ["Returned", "StepRunner", "leaves_behind"]
+__all__ = ["Entering", "Returned", "StepRunner", "leaves_behind"]
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,15 @@ def leaves_behind(roots: Sequence[Tensor], stop_at: Sequence[Tensor] = ()) -> li
     return list(found.values())
 
 
+@dataclass(frozen=True)
+class Entering:
+    """With what the engine is being entered; there only from just before a call to just after it."""
+
+    roots: Sequence[Tensor]
+    inputs: Sequence[Tensor] | None
+    accumulates: bool
+
+
 class StepRunner:
     """Runs steps of one strategy; implements ``retainprof.strategies.Step``."""
 
@@ -76,6 +85,7 @@ class StepRunner:
         self._segment = 0
         self._observer = Observer()
         self._current: CallSpec | None = None
+        self.entering: Entering | None = None
         self._head: dict[str, list[int]] = {}
 
     # --- running ----------------------------------------------------------------------------------------------------
@@ -108,10 +118,12 @@ class StepRunner:
             self.strategy.run(self, self.specs)
             return None
         except StopStep:
+            self.entering = None
             return None
         except Exception as e:  # noqa: BLE001 - a model may raise anything; it becomes a result
             error = self._error(e)
             traceback.clear_frames(e.__traceback__)
+        self.entering = None
         if error.call is not None:
             self._observer.call_failed(error.call)
         return error
@@ -255,7 +267,7 @@ class StepRunner:
         is_grads_batched: bool = False,
     ) -> tuple[Tensor | None, ...]:
         """See ``Step.call``."""
-        self._current = spec
+        self._current, self.entering = spec, Entering(roots, inputs, spec.kind == "backward")
         observer, index, retain, create = self._observer, spec.index, spec.retain_graph, spec.create_graph
         if spec.kind == "backward":
             if len(roots) == 1 and grad_tensors is None:
@@ -266,7 +278,7 @@ class StepRunner:
                 observer.call_begin(index)
                 torch.autograd.backward(roots, grad_tensors, retain_graph=retain, create_graph=create, inputs=inputs)
             observer.call_end(index)
-            self._current = None
+            self._current = self.entering = None
             return ()
         observer.call_begin(index)
         found = torch.autograd.grad(
@@ -282,7 +294,7 @@ class StepRunner:
             Returned(g, id(x), is_grads_batched) for x, g in zip(inputs or (), found, strict=True) if g is not None
         ]
         observer.call_end(index)
-        self._current = None
+        self._current = self.entering = None
         return found
 
     def parameters(self) -> list[Tensor]:
