@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from pydantic_core import ErrorDetails
@@ -15,6 +13,7 @@ from retainprof.scenario.document import Document, KeyPath, Place
 from retainprof.scenario.losses import LOSSES
 from retainprof.scenario.models import MODELS
 from retainprof.scenario.names import hint, keys_at, printable
+from retainprof.scenario.wording import Problem, advice, expected, got, only_near, short
 from retainprof.strategies import REGISTRY
 
 __all__ = ["faults_of", "make_fault", "show"]
@@ -25,44 +24,6 @@ KINDS: Final[Mapping[str, tuple[str, Mapping[str, Any]]]] = {
     "losses": ("loss", LOSSES),
     "strategies": ("strategy", REGISTRY),
 }
-PATTERNS: Final = {
-    "auto|cpu": "a device: auto, cpu, cuda, cuda:0, mps or xpu",
-    ":[^": "package.module:function",
-    "[^.": "a name without dots and spaces",
-}
-TYPES: Final = {
-    "string_type": "text",
-    "int_type": "a whole number",
-    "int_from_float": "a whole number",
-    "float_type": "a number",
-    "finite_number": "a finite number",
-    "bool_type": "true or false",
-    "tuple_type": "a list",
-    "list_type": "a list",
-    "dict_type": "a mapping",
-    "model_type": "a mapping",
-    "model_attributes_type": "a mapping",
-    "string_too_short": "text that is not empty",
-}
-LIMITS: Final = {
-    "greater_than": ("more than", "gt"),
-    "greater_than_equal": ("at least", "ge"),
-    "less_than": ("less than", "lt"),
-    "less_than_equal": ("at most", "le"),
-    "string_too_long": ("text of at most as many characters as", "max_length"),
-}
-NUMBER: Final = re.compile(r"\s*[-+]?[0-9.]+([eE][-+]?[0-9]+)?\s*")
-
-
-@dataclass(frozen=True)
-class _Problem:
-    """One error of pydantic, its location translated to a path of keys in the file."""
-
-    kind: str
-    path: KeyPath
-    location: tuple[str | int, ...]
-    context: Mapping[str, Any]
-    value: Any
 
 
 def show(path: Sequence[str | int]) -> str:
@@ -92,7 +53,7 @@ def faults_of(document: Document, errors: Iterable[ErrorDetails], prefix: KeyPat
     """The faults of one section at ``prefix``; what a union's members say of one value is one fault."""
     problems = [_problem(document.data, raw, prefix) for raw in errors]
     problems = [p for p in problems if not (p.kind == "too_short" and p.value)]
-    by_path: dict[tuple[KeyPath, bool], list[_Problem]] = {}
+    by_path: dict[tuple[KeyPath, bool], list[Problem]] = {}
     for problem in problems:
         by_path.setdefault((problem.path, problem.kind in _OWN), []).append(problem)
     deeper = {p.path[:n] for p in problems for n in range(len(p.path))}  # a union's fitting member says more
@@ -100,7 +61,7 @@ def faults_of(document: Document, errors: Iterable[ErrorDetails], prefix: KeyPat
     return [_fault(document, group) for group in shown]
 
 
-def _problem(data: Any, raw: ErrorDetails, prefix: KeyPath) -> _Problem:
+def _problem(data: Any, raw: ErrorDetails, prefix: KeyPath) -> Problem:
     location = (*prefix, *raw["loc"])
     path: list[str | int] = []
     here = data
@@ -110,7 +71,7 @@ def _problem(data: Any, raw: ErrorDetails, prefix: KeyPath) -> _Problem:
         elif not (raw["type"] == "missing" and i == len(location) - 1):
             continue
         path.append(element)
-    return _Problem(raw["type"], tuple(path), location, raw.get("ctx") or {}, raw["input"])
+    return Problem(raw["type"], tuple(path), location, raw.get("ctx") or {}, raw["input"])
 
 
 def _has(data: Any, element: str | int) -> bool:
@@ -119,79 +80,24 @@ def _has(data: Any, element: str | int) -> bool:
     return isinstance(data, list) and isinstance(element, int) and element < len(data)
 
 
-def _fault(document: Document, group: Sequence[_Problem]) -> Fault:
+def _fault(document: Document, group: Sequence[Problem]) -> Fault:
     first = group[0]
     own = _OWN.get(first.kind)
     if own is not None:
         return own(document, first)
     if first.location[-1] == "[key]":
-        message = f"{show(first.path)}: expected {_expected(first)} as a key"
+        message = f"{show(first.path)}: expected {expected(first)} as a key"
         return make_fault(document, first.path, message, at_key=True)
-    raw = (document.values.get(first.path) or Place()).raw
-    wanted = " or ".join(dict.fromkeys(_expected(problem) for problem in group))
-    message = f"{show(first.path)}: expected {wanted}, got {_got(first.value, raw)}"
-    return make_fault(document, first.path, message, _fix(first, group, raw))
-
-
-def _expected(problem: _Problem) -> str:
-    if problem.kind in TYPES:
-        return TYPES[problem.kind]
-    if problem.kind == "too_short":
-        return f"{problem.context['min_length']} or more entries"
-    if problem.kind in LIMITS:
-        words, key = LIMITS[problem.kind]
-        return f"{words} {problem.context[key]}"
-    if problem.kind == "literal_error":
-        return str(problem.context["expected"]).replace("'", "")
-    if problem.kind == "string_pattern_mismatch":
-        pattern = str(problem.context["pattern"])
-        return next((text for part, text in PATTERNS.items() if part in pattern), f"text like {pattern}")
-    return "something else"
-
-
-def _got(value: Any, raw: str) -> str:
-    if isinstance(value, bool):
-        bare = raw and raw.lower() not in ("true", "false")
-        return f"{raw}, which YAML reads as {str(value).lower()}" if bare else str(value).lower()
-    if value is None:
-        return "nothing"
-    if isinstance(value, str):
-        return f"text {_short(value)}"
-    if isinstance(value, Mapping):
-        return "a mapping" if value else "an empty mapping"
-    if isinstance(value, (list, tuple)):
-        return "a list" if value else "an empty list"
-    return raw or str(value)
-
-
-def _short(text: str) -> str:
-    return repr(text if len(text) <= 60 else text[:60] + "...")
-
-
-def _fix(first: _Problem, group: Sequence[_Problem], raw: str) -> str:
-    kinds = {problem.kind for problem in group}
-    if isinstance(first.value, bool) and "string_type" in kinds:
-        return f'write it in quotes: "{raw}"'
-    if isinstance(first.value, (int, float)) and "string_type" in kinds:
-        return f'write it in quotes: "{raw or first.value}"'
-    if isinstance(first.value, str):
-        if NUMBER.fullmatch(first.value) and kinds & {"int_type", "float_type"}:
-            return "write the number without quotes"
-        if kinds & {"literal_error", "string_pattern_mismatch"}:
-            names = re.findall(r"\w+", " ".join(_expected(problem) for problem in group))
-            return _only_near(first.value, names)
-    return ""
-
-
-def _only_near(value: str, names: Iterable[str]) -> str:
-    found = hint(value, names, "")
-    return found if found.startswith("did you mean") else ""
+    raw = document.raw(first.path)
+    wanted = " or ".join(dict.fromkeys(expected(problem) for problem in group))
+    message = f"{show(first.path)}: expected {wanted}, got {got(first.value, raw)}"
+    return make_fault(document, first.path, message, advice(first, group, raw))
 
 
 # --- errors that are told in their own words ----------------------------------------------------------------------------
 
 
-def _unknown(document: Document, problem: _Problem) -> Fault:
+def _unknown(document: Document, problem: Problem) -> Fault:
     name = str(problem.path[-1])
     where = show(problem.path[:-1]) or "a scenario"
     there = keys_at(problem.location[:-1])
@@ -210,42 +116,42 @@ def _keys(data: Any, path: KeyPath) -> tuple[str, ...]:
     return tuple(data) if isinstance(data, Mapping) else ()
 
 
-def _missing(document: Document, problem: _Problem) -> Fault:
+def _missing(document: Document, problem: Problem) -> Fault:
     where = show(problem.path[:-1])
     message = f"{where + ': ' if where else ''}key {problem.path[-1]!r} is missing"
     return make_fault(document, problem.path[:-1], message, at_key=True)
 
 
-def _unknown_kind(document: Document, problem: _Problem) -> Fault:
+def _unknown_kind(document: Document, problem: Problem) -> Fault:
     what, names = KINDS[str(problem.location[0])]
     spelled = not isinstance(problem.value, Mapping) or "kind" not in _keys(document.data, problem.path)
     path = problem.path if spelled else (*problem.path, "kind")
     kind = problem.value if isinstance(problem.value, str) else problem.value["kind"]
     if not isinstance(kind, str):
-        raw = (document.values.get(path) or Place()).raw
-        return make_fault(document, path, f"{show(path)}: expected a {what}'s name, got {_got(kind, raw)}")
+        raw = document.raw(path)
+        return make_fault(document, path, f"{show(path)}: expected a {what}'s name, got {got(kind, raw)}")
     fix = hint(kind, names, f"{what} kinds")
-    return make_fault(document, path, f"{show(path)}: unknown {what} {_short(kind)}", fix)
+    return make_fault(document, path, f"{show(path)}: unknown {what} {short(kind)}", fix)
 
 
-def _no_kind(document: Document, problem: _Problem) -> Fault:
+def _no_kind(document: Document, problem: Problem) -> Fault:
     section = str(problem.location[0])
     what, names = KINDS[section]
     either = "kind" if section == "strategies" else "kind or factory"
     if isinstance(problem.value, Mapping):
         message, known = f"{show(problem.path)}: needs a {either}", ", ".join(list(names)[:12])
-        misspelt = next((near for key in problem.value if (near := _only_near(key, either.split(" or ")))), "")
+        misspelt = next((near for key in problem.value if (near := only_near(key, either.split(" or ")))), "")
         return make_fault(document, problem.path, message, misspelt or f"{what} kinds: {known}", at_key=True)
-    raw = (document.values.get(problem.path) or Place()).raw
-    message = f"{show(problem.path)}: expected a mapping with {either}, got {_got(problem.value, raw)}"
+    raw = document.raw(problem.path)
+    message = f"{show(problem.path)}: expected a mapping with {either}, got {got(problem.value, raw)}"
     return make_fault(document, problem.path, message)
 
 
-def _told(document: Document, problem: _Problem) -> Fault:
+def _told(document: Document, problem: Problem) -> Fault:
     return make_fault(document, problem.path, f"{show(problem.path)}: {problem.context['error']}")
 
 
-_OWN: Final[dict[str, Callable[[Document, _Problem], Fault]]] = {
+_OWN: Final[dict[str, Callable[[Document, Problem], Fault]]] = {
     "extra_forbidden": _unknown,
     "missing": _missing,
     "union_tag_invalid": _unknown_kind,

@@ -12,10 +12,11 @@ from pydantic import TypeAdapter, ValidationError
 from retainprof.errors import Fault
 from retainprof.scenario import overrides as set_texts
 from retainprof.scenario.checks import Parts, check
-from retainprof.scenario.document import Document, KeyPath, read
+from retainprof.scenario.document import Document, KeyPath
 from retainprof.scenario.faults import faults_of, make_fault
 from retainprof.scenario.model import AnyBatch, AnyLoss, AnyModel, AnyStrategy, Scenario
 from retainprof.scenario.names import HIDDEN, hint, keys_at
+from retainprof.scenario.reading import read
 from retainprof.strategies import Strategy
 
 __all__ = ["load"]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Union
 
 from pydantic import BaseModel, BeforeValidator, Discriminator, Field, Tag, WithJsonSchema
 
-from retainprof.scenario import special_losses
+from retainprof.scenario import functional_losses, networks, pattern_models, special_losses
 from retainprof.scenario.batches import BATCHES, BatchPart, FactoryBatch
 from retainprof.scenario.losses import LOSSES, FactoryLoss, LossPart
 from retainprof.scenario.models import MODELS, FactoryModel, ModelPart
@@ -18,7 +18,12 @@ from retainprof.strategies import REGISTRY, Strategy
 
 __all__ = ["Measure", "Profile", "Scenario", "tag_of"]
 
-_ = special_losses  # registers them
+REGISTERED: Final = (
+    networks,
+    pattern_models,
+    functional_losses,
+    special_losses,
+)  # importing them registers what they define
 
 _UNITS: Final = {"ms": 1e-3, "s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0}
 _TIME: Final = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*(ms|s|min|m|h)")
@@ -149,6 +154,3 @@ class Scenario(Part):
         """The parts that the user's own functions make."""
         parts: tuple[BaseModel, ...] = (self.model, self.batch, *self.losses.values())
         return tuple(part for part in parts if isinstance(part, FactoryPart))
-
-
-Check = Callable[[Scenario], None]

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from retainprof.errors import Fault, ScenarioError
-from retainprof.scenario.document import Document, KeyPath, Place, parse_value
+from retainprof.scenario.document import Document, KeyPath, Place
 from retainprof.scenario.names import hint, keys_at
+from retainprof.scenario.reading import parse_value
 
 __all__ = ["apply"]
 

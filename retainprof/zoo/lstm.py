@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from retainprof.zoo.parts import Heads, heads_of_sequence
 
 if TYPE_CHECKING:
-    from retainprof.scenario.models import Lstm as Options
+    from retainprof.scenario.networks import Lstm as Options
 
 __all__ = ["Lstm"]
 

@@ -11,7 +11,7 @@ from retainprof.errors import WorkloadError
 from retainprof.zoo.parts import Heads, heads_of_sequence
 
 if TYPE_CHECKING:
-    from retainprof.scenario.models import Transformer as Options
+    from retainprof.scenario.networks import Transformer as Options
 
 __all__ = ["Transformer"]
 

@@ -12,7 +12,7 @@ from retainprof.capture.build import build_runner, build_workload
 from retainprof.capture.observe import Observer
 from retainprof.capture.probe import probe
 from retainprof.scenario import Imports, load, schema
-from retainprof.scenario.document import read
+from retainprof.scenario.reading import read
 
 FOLDER = Path(__file__).resolve().parents[2] / "scenarios"
 SHIPPED = sorted(FOLDER.glob("*.yaml"))

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from retainprof.errors import ScenarioError
 from retainprof.scenario import LOSSES, MODELS, Scenario, load
 from retainprof.scenario.losses import RegisteredLoss
-from retainprof.scenario.models import Conv, MultitaskMlp
+from retainprof.scenario.networks import Conv, MultitaskMlp
 from retainprof.scenario.part import Registry
 from retainprof.strategies import Calls, Retain, Summed
 
