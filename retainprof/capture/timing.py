@@ -171,16 +171,15 @@ class TimingPlan:
 def collected() -> Iterator[None]:
     """The garbage collector off, and what exists now out of its sight; both as before afterwards. May be nested."""
     was_on = gc.isenabled()
-    if not was_on and gc.get_freeze_count():
-        yield
-        return
+    nested = not was_on and gc.get_freeze_count() > 0
     gc.collect()
     gc.freeze()
     gc.disable()
     try:
         yield
     finally:
-        gc.unfreeze()
+        if not nested:
+            gc.unfreeze()
         if was_on:
             gc.enable()
 
