@@ -28,7 +28,7 @@ def describe(found: Mapping[int, list[Hold]], modules: Modules | None) -> tuple[
 def _record(key: int, holds: list[Hold], texts: _Texts, places: _Places | None) -> Held:
     if len(holds) > 1:
         holds.sort(key=itemgetter(0))
-    _, name, ident, rank, tensor, storage = holds[0]
+    _, name, ident, rank, tensor = holds[0]
     kept_by: tuple[str, ...] = (name,)
     keepers: tuple[int, ...] = (ident,)
     if len(holds) > 1:
@@ -37,7 +37,7 @@ def _record(key: int, holds: list[Hold], texts: _Texts, places: _Places | None) 
     module, node_module, modules, copy_of = _NOWHERE if places is None else places.of(holds)
     return Held(
         key=key,
-        bytes=storage.nbytes(),
+        bytes=tensor.untyped_storage().nbytes(),
         kept_by=kept_by,
         keepers=keepers,
         module=module,
@@ -94,7 +94,7 @@ class _Places:
     def _copied(self, tensor: Tensor) -> str | None:
         """Name of the parameter that the tensor is a copy of; None if of none."""
         leaf = copied_leaf(tensor.grad_fn, self._kinds)
-        return None if leaf is None else self._modules.parameter(data_address(leaf.untyped_storage()))
+        return None if leaf is None else self._modules.parameter(data_address(leaf))
 
     def _made_in(self, tensor: Tensor, ran_in: str) -> str:
         """The module seen to make the storage; else where the node ran that made the tensor, or its first keeper."""

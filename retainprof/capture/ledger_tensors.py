@@ -8,6 +8,8 @@ from typing import Final
 import torch
 from torch import Tensor, nn
 
+from retainprof.capture.torch_private import data_address
+
 __all__ = ["dense"]
 
 _PLAIN: Final = (Tensor, nn.Parameter)
@@ -34,15 +36,12 @@ def _inner_tensors(tensor: Tensor) -> tuple[Tensor, ...]:
 
 
 def _has_bytes(tensor: Tensor) -> bool:
-    """Whether the tensor has a storage of its own; opaque layouts and some wrappers have none."""
+    """Whether the tensor has a storage of its own; opaque layouts and wrappers have none. A plain meta tensor has one,
+    though nothing is in it."""
     try:
-        storage = tensor.untyped_storage()
-        storage.data_ptr()
-    except NotImplementedError:  # opaque layouts
+        return data_address(tensor) > 0 or type(tensor) in _PLAIN
+    except RuntimeError:
         return False
-    except RuntimeError:  # a wrapper without bytes of its own, or a fake tensor
-        return type(tensor) in _PLAIN
-    return True
 
 
 def dense(tensor: Tensor) -> Sequence[Tensor]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, TypeAlias
 
-from torch import Tensor, UntypedStorage
+from torch import Tensor
 
 from retainprof.capture.ledger_nodes import NodeKind, NodeKinds
 from retainprof.capture.ledger_objects import Contents, ObjectReader
@@ -36,7 +36,7 @@ RANKS: Final[tuple[Kind, ...]] = ("loss", "output", "leaf_grad", "saved", "closu
 _ROOT: Final = -1  # sequence number that puts a root before all nodes
 
 Keeper: TypeAlias = tuple[int, str, int]  # sequence number, name, id of a node; a plain tuple, since there are many
-Hold: TypeAlias = tuple[int, str, int, int, Tensor, UntypedStorage]  # the same, then rank, tensor, its storage
+Hold: TypeAlias = tuple[int, str, int, int, Tensor]  # the same, then rank and tensor
 
 
 class Walker:
@@ -53,7 +53,7 @@ class Walker:
         self._objects = ObjectReader()
         owned = tuple(owned)
         self._owned_ids = {id(one) for one in owned}
-        self._owned = {data_address(t.untyped_storage()) for one in owned for t in dense(one)}
+        self._owned = {data_address(t) for one in owned for t in dense(one)}
         self._left_out = self._owned.union(beside)
         self._todo: list[Any] = []
 
@@ -108,11 +108,9 @@ class Walker:
             self._contents(self._objects.read(hook), CLOSURE, keeper)
         elif type(data) is Tensor:
             try:
-                storage = data.untyped_storage()
-            except NotImplementedError:  # sparse: no storage of its own
+                self._count(data, (*keeper, SAVED, data))
+            except RuntimeError:  # sparse: no storage of its own
                 self._keep(data, SAVED, keeper)
-            else:
-                self._count(storage, (*keeper, SAVED, data, storage))
         elif data is not None:
             self._keep(data, SAVED, keeper)
 
@@ -136,7 +134,7 @@ class Walker:
     def _leaf(self, node: Any, kind: NodeKind) -> None:
         """A leaf and its ``.grad``, unless the leaf is owned."""
         leaf = node.variable
-        if id(leaf) in self._owned_ids or any(data_address(t.untyped_storage()) in self._owned for t in dense(leaf)):
+        if id(leaf) in self._owned_ids or any(data_address(t) in self._owned for t in dense(leaf)):
             return
         keeper = (LEAF_SEQUENCE, kind.name, NEVER)
         self._keep(leaf, SAVED, keeper)
@@ -148,11 +146,11 @@ class Walker:
     def _keep(self, tensor: Tensor, rank: int, keeper: Keeper) -> None:
         """Count the storage of ``tensor``, or those of its parts."""
         for part in dense(tensor):
-            storage = part.untyped_storage()
-            self._count(storage, (*keeper, rank, part, storage))
+            self._count(part, (*keeper, rank, part))
 
-    def _count(self, storage: UntypedStorage, hold: Hold) -> None:
-        key = data_address(storage)
+    def _count(self, tensor: Tensor, hold: Hold) -> None:
+        """Raises RuntimeError for a tensor without a storage."""
+        key = data_address(tensor)
         if key in self._left_out:
             return
         holds = self.found.get(key)

@@ -58,7 +58,7 @@ class ModuleMap:
         self._thread = threading.get_ident()
         for name, parameter in self._model.named_parameters():
             for part in dense(parameter):
-                self._parameters.setdefault(data_address(part.untyped_storage()), name)
+                self._parameters.setdefault(data_address(part), name)
         for path, module in _open_modules(self._model):
             self._watch(path, module)
         self._switch()

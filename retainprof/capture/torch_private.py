@@ -67,13 +67,13 @@ NAMES: Final = (
     PrivateName("SavedTensor.unpack_hook", "2.13.0", "a function whose closure may hold tensors", _PULL + "134754"),
     PrivateName("Node._sequence_nr", "2.13.0", "place of a node in its thread's forward", _PULL + "52180"),
     PrivateName("torch._C._autograd._get_sequence_nr", "2.13.0", "number the next node will get", _PULL + "103129"),
-    PrivateName("Node.metadata", "2.13.0", "what a node owns beside its edges", _PULL + "181782"),
+    PrivateName("Node.metadata", "2.13.0", "a dict that a node owns", _PULL + "7677"),
     PrivateName(
-        "torch._C.DisableTorchFunctionSubclass", "2.13.0", "no subclass code runs while reading", _PULL + "86073"
+        "torch._C.DisableTorchFunctionSubclass", "2.13.0", "no subclass code runs while reading", _PULL + "89221"
     ),
-    PrivateName("UntypedStorage._cdata", "2.13.0", "identity of a storage that has no address", _PULL + "89557"),
-    PrivateName("StorageWeakRef", "2.13.0", "recognise a storage later without keeping it", _PULL + "5585"),
-    PrivateName("Module._compiled_call_impl", "2.13.0", "the compiled call of Module.compile", _PULL + "101167"),
+    PrivateName("UntypedStorage._cdata", "2.13.0", "identity of a storage", _PULL + "109039"),
+    PrivateName("StorageWeakRef", "2.13.0", "recognise a storage later without keeping it", _PULL + "9148"),
+    PrivateName("Module._compiled_call_impl", "2.13.0", "the compiled call of Module.compile", _PULL + "97565"),
 )
 
 
@@ -112,12 +112,17 @@ def next_sequence_number() -> int:
     return number
 
 
-def data_address(storage: torch.UntypedStorage) -> int:
-    """Address of a storage's bytes; where it has none (meta, fake), minus the address of the storage itself."""
-    try:
-        return storage.data_ptr() or -int(storage._cdata)
-    except RuntimeError:
-        return -int(storage._cdata)
+def data_address(tensor: Tensor) -> int:
+    """Address of the bytes of a dense tensor's storage; where it has none (meta, fake), minus that of the storage itself.
+
+    ``const_data_ptr`` leaves a copy-on-write tensor uncopied, which ``data_ptr`` of tensor and storage do not.
+    Raises RuntimeError for a tensor without a storage (sparse, opaque layouts).
+    """
+    address: int = tensor.const_data_ptr()  # type: ignore[attr-defined]
+    if not address:
+        return -storage_identity(tensor.untyped_storage())
+    offset = tensor.storage_offset()
+    return address - int(offset) * tensor.itemsize if offset else address
 
 
 def storage_identity(storage: torch.UntypedStorage) -> int:
@@ -134,9 +139,9 @@ def cushion(node: Node, following: tuple[Any, ...]) -> None:
     """Let a deep graph be freed without overflowing the C stack, though its nodes have been seen from Python.
 
     torch frees a chain of nodes in a loop, but not those that Python has an object for: these free each other by
-    recursion, and some 30,000 overflow the stack. Python's own containers do not: a deep pile of them is taken down
-    step by step. So a node now and then gets its ``following`` nodes, which it owns anyway, in such a pile into its
-    ``metadata``. Nothing lives longer for it.
+    recursion (since https://github.com/pytorch/pytorch/pull/181782), and some 30,000 overflow the stack. Python's own
+    containers do not: a deep pile of them is taken down step by step. So a node now and then gets its ``following``
+    nodes, which it owns anyway, in such a pile into its ``metadata``. Nothing lives longer for it.
     """
     pile = following
     for _ in range(32):
