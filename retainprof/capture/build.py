@@ -49,5 +49,6 @@ def build_runner(scenario: Scenario, strategy: Strategy, workload: Workload) -> 
         model = copy.deepcopy(workload.model)
         model.compile()
         workload = workload.with_model(model)
-    state = State(workload, scenario.measure.zero_grad, strategy.changes_parameters)
+    some_change = any(other.changes_parameters for other in scenario.strategies)  # they share the model
+    state = State(workload, scenario.measure.zero_grad, some_change)
     return StepRunner(strategy, workload, state)
