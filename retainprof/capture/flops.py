@@ -59,8 +59,9 @@ class _Reader(Observer):
 
 
 def count_flops(runner: StepRunner) -> StepFlops | None:
-    """Count one step; None where the counter cannot see the operators (a compiled model)."""
-    if runner.strategy.compile or hasattr(runner.workload.model, "_orig_mod"):
+    """Count one step; None for a compiled model, whose operators the counter does not see. Worse, a compiler that meets the
+    counter's dispatch mode gives up and runs that model eagerly from then on."""
+    if runner.is_compiled:
         return None
     found = StepFlops()
     counter = FlopCounterMode(display=False)

@@ -35,7 +35,7 @@ def find_needs(runner: StepRunner) -> Needs:
     """Try every flag. A compiled graph is left alone: there the first backward decides what later ones may do."""
     found = Needs()
     retaining = [spec.index for spec in runner.specs if spec.retain_graph]
-    if runner.strategy.compile or not retaining:
+    if runner.is_compiled or not retaining:
         return found
     with_all = left_after(runner)
     if with_all is None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import torch
 
-from retainprof.capture.build import build_runner, build_workload
+from retainprof.capture.build import build_runners, build_workload
 from retainprof.capture.cold import ColdRequest, ColdStep, measure_cold
 from retainprof.capture.device import resolve
 from retainprof.capture.environment import environment
@@ -121,7 +121,7 @@ class Session:
         if dtypes:
             measured.environment = environment(self.device, dtypes[0])
         measured.warnings += probe(workload)
-        measured.runners = [build_runner(scenario, strategy, workload) for strategy in scenario.strategies]
+        measured.runners = build_runners(scenario, self.imports, workload)
         measured.evidence = [Evidence() for _ in measured.runners]
         measured.gradients = [None for _ in measured.runners]
         if scenario.measure.zero_grad == "keep":

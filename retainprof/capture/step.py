@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from retainprof.capture.observe import Observer, StopStep
+from retainprof.capture.torch_private import compiled_call
 from retainprof.capture.workload import State, Workload, map_tensors, tensors_in
 from retainprof.records import CallError, CallSpec
 from retainprof.strategies import Strategy
@@ -87,6 +88,12 @@ class StepRunner:
         self._current: CallSpec | None = None
         self.entering: Entering | None = None
         self._head: dict[str, list[int]] = {}
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether the model, or a module in it, runs through ``torch.compile``."""
+        model = self.workload.model
+        return any(compiled_call(module) is not None or hasattr(module, "_orig_mod") for module in model.modules())
 
     # --- running ----------------------------------------------------------------------------------------------------
 
