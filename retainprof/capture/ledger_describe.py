@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from operator import attrgetter, itemgetter
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -26,14 +27,7 @@ def describe(found: Mapping[int, list[Hold]], modules: Modules | None) -> tuple[
 
 
 def _record(key: int, holds: list[Hold], texts: _Texts, places: _Places | None) -> Held:
-    if len(holds) > 1:
-        holds.sort(key=itemgetter(0))
-    _, name, ident, rank, tensor = holds[0]
-    kept_by: tuple[str, ...] = (name,)
-    keepers: tuple[int, ...] = (ident,)
-    if len(holds) > 1:
-        kept_by, keepers = _unique([hold[1] for hold in holds]), tuple([hold[2] for hold in holds])
-        rank = min([hold[3] for hold in holds])
+    kept_by, keepers, rank, tensor = _together(holds)
     module, node_module, modules, copy_of = _NOWHERE if places is None else places.of(holds)
     return Held(
         key=key,
@@ -44,28 +38,33 @@ def _record(key: int, holds: list[Hold], texts: _Texts, places: _Places | None) 
         node_module=node_module,
         modules=modules,
         shape=tuple(tensor.shape),
-        dtype=texts.of(tensor.dtype),
-        device=texts.of(tensor.device),
+        dtype=texts[tensor.dtype],
+        device=texts[tensor.device],
         kind=RANKS[rank],
         tensor_bytes=tensor.nbytes,
         copy_of=copy_of,
     )
 
 
+def _together(holds: list[Hold]) -> tuple[tuple[str, ...], tuple[int, ...], int, Tensor]:
+    """Names and ids of all who hold a storage, in the order of the forward; the rank that applies; the first's tensor."""
+    if len(holds) == 1:
+        _, name, ident, rank, tensor = holds[0]
+        return (name,), (ident,), rank, tensor
+    holds.sort(key=itemgetter(0))
+    _, names, keepers, ranks, tensors = zip(*holds, strict=True)
+    return _unique(names), keepers, min(ranks), tensors[0]
+
+
 def _unique(names: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
 
 
-class _Texts:
+class _Texts(dict[Any, str]):
     """Names of dtypes and devices, each made once."""
 
-    def __init__(self) -> None:
-        self._known: dict[torch.dtype | torch.device, str] = {}
-
-    def of(self, value: torch.dtype | torch.device) -> str:
-        text = self._known.get(value)
-        if text is None:
-            text = self._known[value] = str(value).removeprefix("torch.")
+    def __missing__(self, value: torch.dtype | torch.device) -> str:
+        text = self[value] = str(value).removeprefix("torch.")
         return text
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from typing import Any, Final
 
 from torch import Tensor
@@ -58,14 +58,16 @@ class NodeKind:
         return (sequence + 1) << 16 | self.index
 
 
-def saved_by(node: Any, kind: NodeKind) -> Iterator[Any]:
+def saved_by(node: Any, kind: NodeKind) -> Sequence[Any]:
     """The packed saved tensors of a node; none once a call has freed them."""
+    found: list[Any] = []
     for get in kind.slots:
         value = get(node)
         if type(value) is SavedTensor:
-            yield value
+            found.append(value)
         elif value is not None:
-            yield from value
+            found.extend(value)
+    return found
 
 
 class NodeKinds:

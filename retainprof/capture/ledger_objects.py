@@ -18,6 +18,7 @@ from retainprof.capture.torch_private import SavedTensor, packed
 __all__ = ["Contents", "ObjectReader"]
 
 _SKIPPED: Final = (  # what owns its tensors itself, or can hold none
+    *weakref.ProxyTypes,  # first: a dead proxy must not be asked for its class
     nn.Module,
     types.ModuleType,
     type,
@@ -61,25 +62,35 @@ def _function_parts(function: types.FunctionType) -> Iterable[Any]:
     yield from (function.__kwdefaults__ or {}).values()
 
 
+def _attributes(value: Any) -> dict[str, Any]:
+    """The instance's ``__dict__``, read past any ``__getattr__``; empty where it has none."""
+    try:
+        found: dict[str, Any] = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return {}
+    return found
+
+
+def _slot(descriptor: types.MemberDescriptorType, value: Any) -> Any:
+    try:
+        return descriptor.__get__(value)
+    except AttributeError:  # a slot without a value
+        return None
+
+
 def _instance_parts(value: Any) -> Iterable[Any]:
-    """Attributes of an instance, read past any property or ``__getattr__``."""
-    yield from getattr(value, "__dict__", {}).values()
+    """Attributes of an instance, in its ``__dict__`` and its slots; no property is evaluated."""
+    yield from _attributes(value).values()
     for cls in type(value).__mro__:
-        for attribute in vars(cls).values():
-            if isinstance(attribute, types.MemberDescriptorType) and attribute.__name__ not in (
-                "__dict__",
-                "__weakref__",
-            ):
-                try:
-                    yield attribute.__get__(value)
-                except AttributeError:  # a slot without a value
-                    continue
+        for descriptor in vars(cls).values():
+            if isinstance(descriptor, types.MemberDescriptorType):
+                yield _slot(descriptor, value)
 
 
 def _parts(value: Any) -> Iterable[Any]:
     """The objects one step behind ``value``."""
     if isinstance(value, dict):
-        return [*value.keys(), *value.values()]
+        return [*dict.keys(value), *dict.values(value)]
     if isinstance(value, _SEQUENCES):
         return value
     if isinstance(value, types.FunctionType):

@@ -111,7 +111,8 @@ class _Graph:
 
     def keeps(self, node: Any) -> bool:
         """Whether the node has saved tensors at this moment."""
-        kind = self._kinds.of(node)
-        if not kind.slots:
-            return False
-        return any(part is not None for saved in saved_by(node, kind) for part in packed(saved))
+        for saved in saved_by(node, self._kinds.of(node)):
+            data, hook = packed(saved)
+            if data is not None or hook is not None:
+                return True
+        return False

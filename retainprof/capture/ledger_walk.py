@@ -7,14 +7,13 @@ from typing import Any, Final, TypeAlias
 
 from torch import Tensor
 
-from retainprof.capture.ledger_nodes import NodeKind, NodeKinds
+from retainprof.capture.ledger_nodes import NodeKind, NodeKinds, saved_by
 from retainprof.capture.ledger_objects import Contents, ObjectReader
 from retainprof.capture.ledger_records import NEVER, Kind
 from retainprof.capture.ledger_tensors import dense
 from retainprof.capture.torch_private import (
     LEAF_SEQUENCE,
     SHALLOW,
-    SavedTensor,
     cushion,
     data_address,
     next_cushion,
@@ -86,17 +85,14 @@ class Walker:
 
     def _read(self, node: Any, kind: NodeKind) -> None:
         if kind.is_leaf:
-            self._leaf(node, kind)
+            leaf = node.variable
+            if id(leaf) not in self._owned_ids:
+                self._leaf(leaf, kind)
             return
         sequence = sequence_number(node)
         keeper = (sequence, kind.name, kind.ident(sequence))
-        for get in kind.slots:
-            value = get(node)
-            if type(value) is SavedTensor:
-                self._saved(value, keeper)
-            else:
-                for one in value or ():
-                    self._saved(one, keeper)
+        for saved in saved_by(node, kind):
+            self._saved(saved, keeper)
         if kind.special:
             self._special(node, kind, sequence)
 
@@ -131,10 +127,9 @@ class Walker:
         if not contents.complete:
             self.unreadable.add(f"{keeper[1]} (too many objects)")
 
-    def _leaf(self, node: Any, kind: NodeKind) -> None:
-        """A leaf and its ``.grad``, unless the leaf is owned."""
-        leaf = node.variable
-        if id(leaf) in self._owned_ids or any(data_address(t) in self._owned for t in dense(leaf)):
+    def _leaf(self, leaf: Tensor, kind: NodeKind) -> None:
+        """A leaf and its ``.grad``, unless the leaf's bytes are owned."""
+        if any(data_address(t) in self._owned for t in dense(leaf)):
             return
         keeper = (LEAF_SEQUENCE, kind.name, NEVER)
         self._keep(leaf, SAVED, keeper)

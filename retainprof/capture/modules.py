@@ -120,8 +120,9 @@ class ModuleMap:
         if threading.get_ident() != self._thread:
             return
         self._note(output, path)
-        while self._stack and self._stack.pop() != path:
-            continue
+        if path in self._stack:  # not where the module was entered before the map began
+            while self._stack.pop() != path:
+                continue
         self._switch()
 
     def _switch(self) -> None:

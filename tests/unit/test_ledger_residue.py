@@ -292,6 +292,21 @@ def test_residue_is_zero(make: Callable[[], Case]) -> None:
     assert left == 0
 
 
+@pytest.mark.parametrize("retain", [True, False])
+@pytest.mark.parametrize("make", [mlp, lstm, autocast, checkpoint_by_hooks, reentrant_checkpoint, custom_function])
+def test_residue_is_zero_after_a_call(make: Callable[[], Case], retain: bool) -> None:
+    forward, owned = make()
+
+    def called() -> Roots:
+        roots = forward()
+        torch.autograd.backward(roots[0], retain_graph=retain)
+        return roots
+
+    left, found = residue((called, owned))
+    assert left == 0
+    assert (found.total_bytes > 4) is (retain or make in (reentrant_checkpoint, custom_function))
+
+
 def test_checkpoint_holds_input_and_generator_state() -> None:
     """By hand: the checkpoint's input 8 x 16, the generator's state 5,056 B, its output 8 x 16, and the loss."""
     for reentrant, kind in ((False, "closure"), (True, "ctx")):
