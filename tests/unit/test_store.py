@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -44,11 +45,23 @@ def test_strategies_get_folders_of_their_own(tmp_path: Path) -> None:
     assert folder.relative(paths[0]).startswith("traces/a_b/")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_unwritable_folder(tmp_path: Path) -> None:
-    tmp_path.chmod(0o500)
-    with pytest.raises(StoreError, match="cannot make a run folder"):
+def test_unwritable_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "mkdir", refuse)  # permissions do not bind a superuser, who may run these tests
+    with pytest.raises(StoreError, match="cannot make a run folder in .*: Permission denied"):
         store.create(tmp_path, "x", WHEN)
+
+
+def test_disk_that_is_nearly_full_is_refused_before_anything_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usage = shutil.disk_usage(tmp_path)._replace(free=1000)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
+    with pytest.raises(StoreError, match="only 1000 bytes free"):
+        store.create(tmp_path, "x", WHEN)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_in_the_way(tmp_path: Path) -> None:
