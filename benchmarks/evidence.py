@@ -15,9 +15,9 @@ import time
 from pathlib import Path
 
 import torch
+from harness import workload
 from torch.profiler import ProfilerActivity, profile, schedule
 
-from harness import workload
 from retainprof.analysis.stats import paired_ratio
 from retainprof.capture.labelled import LabelObserver, Recorder
 from retainprof.capture.step import StepRunner
@@ -46,7 +46,7 @@ def plain(work: Workload, folder: Path) -> int:
             losses = [fn(outputs, None) for fn in work.losses.values()]
             del outputs
             for i, loss in enumerate(losses):
-                loss.backward(retain_graph=i == 0)
+                loss.backward(retain_graph=i == 0)  # type: ignore[no-untyped-call]
             spent += (time.perf_counter_ns() - start) if n else 0
             if n < STEPS:
                 profiler.step()
@@ -91,7 +91,9 @@ def main() -> None:
     assert ratio is not None
     middle = sorted(theirs)[rounds // 2] / STEPS / 1e6
     print(f"plain torch.profiler: {middle:.2f} ms a step (median of {rounds} sessions of {STEPS} steps)")
-    print(f"evidence pass / plain: {ratio.median:.4f}, 95% {ratio.ci95[0]:.4f} to {ratio.ci95[1]:.4f}, promised <= 1.05")
+    print(
+        f"evidence pass / plain: {ratio.median:.4f}, 95% {ratio.ci95[0]:.4f} to {ratio.ci95[1]:.4f}, promised <= 1.05"
+    )
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
     python benchmarks/harness.py [--rounds 400]
 
-Both take turns step by step in one process, in random order, on the same model. A ratio of 1 means that the harness is not seen.
+Both take turns step by step in one process, in random order, on the same model. A ratio of 1: the harness is not seen.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def bare(work: Workload) -> list[int]:
     times = []
     for i, loss in enumerate(losses):
         start = time.perf_counter_ns()
-        loss.backward(retain_graph=i == 0)
+        loss.backward(retain_graph=i == 0)  # type: ignore[no-untyped-call]
         times.append(time.perf_counter_ns() - start)
     return times
 

@@ -26,7 +26,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     p.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override any key of the scenario")
     p.add_argument("--no-trace", action="store_true", help="profile, but keep no trace files")
     p.add_argument("--json", metavar="FILE", help="write the result here too; - prints it alone on standard output")
-    p.add_argument("--allow-import", action="append", default=[], metavar="PACKAGE", help="let factories import PACKAGE")
+    p.add_argument(
+        "--allow-import", action="append", default=[], metavar="PACKAGE", help="let factories import PACKAGE"
+    )
     p.add_argument("--full", action="store_true", help="the whole report, not one screen of it")
     p.add_argument("--quiet", action="store_true", help="no progress and no report, errors only")
 

@@ -149,7 +149,8 @@ def test_sgd_and_zero_grad_between_calls(runner_of: MakeRunner, workload: Worklo
         calls=[{"backward": "cls", "retain": True}, {"backward": "reg", "zero_grad": "before"}],
     )
     assert runner.run(Observer()) is None
-    assert workload.named_leaves["heads.cls.weight"].grad is None  # cleared, and reg does not reach it
+    cleared = [name for name, leaf in workload.named_leaves.items() if leaf.grad is None]
+    assert "heads.cls.weight" in cleared  # and reg does not reach it
     stepping = runner_of("calls", calls=[{"backward": "cls", "retain": True}, {"grad": "cls", "step": {"sgd": 0.5}}])
     stepping.run(Observer())
     gradient = workload.named_leaves["heads.cls.weight"].grad
@@ -199,9 +200,7 @@ def test_zero_grad_says_what_the_first_call_meets(
             torch.testing.assert_close(leaf.grad, expected * wanted[name])
 
 
-def test_every_step_starts_from_the_same_state(
-    runner_of: MakeRunner, workload_with: Callable[..., Workload]
-) -> None:
+def test_every_step_starts_from_the_same_state(runner_of: MakeRunner, workload_with: Callable[..., Workload]) -> None:
     """Dropout draws the same mask in every step, BatchNorm starts from the same statistics."""
     for options in ({"dropout": 0.5}, {"norm": True}):
         workload = workload_with(**options)

@@ -216,7 +216,7 @@ def test_zero_grad_zero_makes_every_call_add(scenario: Write, run: Run) -> None:
 
 def test_unusual_names(tmp_path: Path, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     """Quotes, markup, control characters and other alphabets in names of scenario, strategy and loss."""
-    from conftest import TINY
+    from cli_fixtures import TINY
 
     text = TINY.replace("name: tiny", 'name: "t\\u00ef \\"[red]\\" \\e[31m"').replace("cls:", '"c\\"l[b]\\u0161\\x07":')
     text = text.replace('heads: {"c\\"l[b]\\u0161\\x07": 4', "heads: {cls: 4")
@@ -358,7 +358,7 @@ def test_interrupt_in_any_pass(
 
     name = {"cold": "measure_cold", "evidence": "gather", "gradients": "final_gradients"}.get(phase)
     if name is None:
-        monkeypatch.setattr(session.Measurement, "run", interrupt)
+        monkeypatch.setattr("retainprof.capture.timing.Measurement.run", interrupt)
     else:
         monkeypatch.setattr(session, name, interrupt)
     code, result = run(scenario(("cold: 0", "cold: 1")))

@@ -37,7 +37,12 @@ def wobbly(ns: int) -> Samples:
 
 def call(index: int, loss: str = "a", **fields: Any) -> CallResult:
     """A backward call that does not retain, unless ``fields`` say otherwise."""
-    given: dict[str, Any] = {"kind": "backward", "retain_graph": False, "create_graph": False, "label": f"call[{index}]"}
+    given: dict[str, Any] = {
+        "kind": "backward",
+        "retain_graph": False,
+        "create_graph": False,
+        "label": f"call[{index}]",
+    }
     return CallResult(index=index, losses=(loss,), **{**given, **fields})
 
 
@@ -75,9 +80,7 @@ def result(*strategies: StrategyResult, scenario: dict[str, Any] | None = None) 
         ),
         status="ok",
         strategies=strategies,
-        timing=Timing(
-            rounds=ROUNDS, warmup_rounds=3, seconds=1.0, stopped_by="budget", threads=1, clock="cpu"
-        ),
+        timing=Timing(rounds=ROUNDS, warmup_rounds=3, seconds=1.0, stopped_by="budget", threads=1, clock="cpu"),
     )
 
 
@@ -93,7 +96,9 @@ def reference(shared: Path, case: int, plan: str, **needless: int | None) -> Str
     held = Retained(
         after_forward_bytes=truth["forward"]["retained_bytes"],
         storages=tuple(
-            HeldStorage(bytes=s["bytes"], kept_by=tuple(s["kept_by"]), kind="loss" if s["kept_by"] == ["loss"] else "saved")
+            HeldStorage(
+                bytes=s["bytes"], kept_by=tuple(s["kept_by"]), kind="loss" if s["kept_by"] == ["loss"] else "saved"
+            )
             for s in storages
         ),
         by_node=tuple(HeldByNode(node=s["kept_by"][0], module="", bytes=s["bytes"], storages=1) for s in storages),

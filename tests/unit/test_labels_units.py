@@ -20,7 +20,9 @@ def test_every_name_makes_a_safe_label(phase: labels.Phase, index: int | None, n
     assert (found.phase, found.index, found.slug) == (phase, index, labels.slug(name))
 
 
-@pytest.mark.parametrize("text", ["", "backward", "## backward ##", "retainprof::call[x]", "retainprof::other", "call[0]"])
+@pytest.mark.parametrize(
+    "text", ["", "backward", "## backward ##", "retainprof::call[x]", "retainprof::other", "call[0]"]
+)
 def test_foreign_labels(text: str) -> None:
     assert labels.parse(text) is None
 

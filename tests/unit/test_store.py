@@ -19,7 +19,15 @@ WHEN = datetime(2026, 12, 1, 8, 30, 5, tzinfo=timezone.utc)
 def result() -> Result:
     """The smallest one."""
     here = Environment(
-        python="3.11", torch="2.13", device="cpu", device_name="", threads=1, interop_threads=1, platform="", cpu="", cpus=2
+        python="3.11",
+        torch="2.13",
+        device="cpu",
+        device_name="",
+        threads=1,
+        interop_threads=1,
+        platform="",
+        cpu="",
+        cpus=2,
     )
     return Result(retainprof="0", scenario={"name": "x"}, environment=here, status="ok", strategies=())
 
@@ -50,7 +58,7 @@ def test_unwritable_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(Path, "mkdir", refuse)  # permissions do not bind a superuser, who may run these tests
-    with pytest.raises(StoreError, match="cannot make a run folder in .*: Permission denied"):
+    with pytest.raises(StoreError, match=r"cannot make a run folder in .*: Permission denied"):
         store.create(tmp_path, "x", WHEN)
 
 

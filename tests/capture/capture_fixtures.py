@@ -50,7 +50,9 @@ def make_workload(**options: Any) -> Workload:
     x = torch.randn(BATCH, INPUTS)
     targets = {"cls": torch.randint(0, 4, (BATCH,)), "reg": torch.randn(BATCH, 1)}
     losses = {"cls": cls_loss, "reg": reg_loss}
-    return Workload(model=model, inputs=(x,), targets=targets, losses=losses, device=torch.device("cpu"), shared="trunk")
+    return Workload(
+        model=model, inputs=(x,), targets=targets, losses=losses, device=torch.device("cpu"), shared="trunk"
+    )
 
 
 MakeRunner = Callable[..., StepRunner]
