@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["RunOptions", "run_files", "run_scenario"]
 
 DONE, STRATEGY_FAILED, INTERRUPTED = 0, 3, 130
+PIPED_WIDTH = 120  # columns of a report that goes to a file or another program
 
 
 @dataclass(frozen=True)
@@ -154,7 +155,7 @@ class _Run:
         terminal.render(
             self.result,
             answers(self.result),
-            Console(),
+            Console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else PIPED_WIDTH),
             full=self._options.full,
             folder=str(self._folder.root),
         )

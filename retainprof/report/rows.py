@@ -250,6 +250,6 @@ def distortion(result: Result) -> str:
         return ""
     low, high = min(pairs), max(pairs)
     return (
-        f"Under the profiler calls took {ratio(low[0])} ({visible(low[1])} call {low[2]}) to {ratio(high[0])} "
-        f"({visible(high[1])} call {high[2]}) of these times; no time above comes from a profiled run."
+        f"Profiled, calls took {ratio(low[0])} ({visible(low[1])} call {low[2]}) to {ratio(high[0])} "
+        f"({visible(high[1])} call {high[2]}) of these times; none above is a profiled one."
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
@@ -27,11 +28,10 @@ STYLES = {
     "only later": "yellow",
     "only call 0": "yellow",
 }
-NARROW_DROPS = {"CPU", "95% interval", "FLOPs", "nodes", "kernels", "profiled call 0"}
+NARROW_DROPS = {"CPU", "95% interval", "FLOPs", "nodes", "kernels", "flags", "profiled call 0", "fwd"}
 LEGEND = (
-    "step: forward and all calls; / call 0 and vs base: medians of ratios paired within a round; CPU: process CPU time; "
-    "peak: above the level before the forward; left: still held by the losses after the last call; fwd: forward passes; "
-    "cold: first step of a fresh process; s/c/a: gradients stolen/copied/added by AccumulateGrad"
+    "vs base, / call 0: medians of ratios paired in a round; peak: above the level before the forward; left: held after the "
+    "last call; fwd: forwards; cold: first step of a fresh process; s/c/a: stolen/copied/added by AccumulateGrad"
 )
 
 
@@ -53,7 +53,7 @@ def render(
     if full:
         _print_holders(result, console)
     _print_findings(result.findings, console, full)
-    _foot(result, console, folder, full)
+    _foot(result, console, folder)
 
 
 def _head(result: Result) -> Text:
@@ -104,13 +104,16 @@ def _print_table(console: Console, columns: Sequence[Column], body: Iterable[Seq
     dropped = _dropped(console, columns)
     kept = [i for i in range(len(columns)) if i not in dropped]
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold", collapse_padding=True)
+    body = [*body]
     for i in kept:
         column = columns[i]
+        needed = max([cell_len(column.head), *(cell_len(row[i]) for row in body)])
         table.add_column(
             column.head,
             justify="right" if column.number else "left",
             no_wrap=True,
             overflow="ellipsis",
+            min_width=needed if column.number else None,  # a number is shown whole or not at all
         )
     for row in body:
         table.add_row(*(Text(row[i], style=STYLES.get(row[i], "")) for i in kept))
@@ -157,10 +160,12 @@ def _print_findings(findings: Sequence[Finding], console: Console, full: bool) -
             f"{finding.severity} ", style={"error": "bold red", "warning": "yellow"}.get(finding.severity, "dim")
         )
         text.append(f"{visible(where)}: ", style="bold")
-        text.append(visible(finding.text))
         saves = _saving(finding)
         if saves:
-            text.append(f" [{saves}]", style="green")
+            text.append(f"[{saves}] ", style="green")
+        text.append(visible(finding.text))
+        if not full:
+            text.no_wrap, text.overflow = True, "ellipsis"  # one line each; the whole text is in every other output
         console.print(text)
         if full and finding.advice:
             console.print(Padding(Text(f"{visible(finding.advice)}\n{finding.url}", style="dim"), (0, 0, 0, 4)))
@@ -180,7 +185,7 @@ def _saving(finding: Finding) -> str:
     return f"saves {' and '.join(found)}" if found else ""
 
 
-def _foot(result: Result, console: Console, folder: str | None, full: bool) -> None:
+def _foot(result: Result, console: Console, folder: str | None) -> None:
     distorted = rows.distortion(result)
     if distorted:
         console.print(Text(distorted, style="dim"))

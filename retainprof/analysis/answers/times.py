@@ -103,7 +103,8 @@ def _reason(strategy: StrategyResult, timed: Sequence[_Timed]) -> str:
     chosen = max(compared, key=lambda found: far.get(found.call, 0.0))
     first, later = strategy.calls[0], strategy.calls[chosen.call]
     text = reason(chosen.kernels, first.accumulate, later.accumulate, chosen.call)
-    return f"Why: {text}." if text else ""
+    lead = "Why" if chosen.verdict == "slower" else "What differs"  # additions explain a dearer call, not a cheaper one
+    return f"{lead}: {text}." if text else ""
 
 
 def _cold(strategy: StrategyResult) -> str:
