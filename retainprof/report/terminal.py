@@ -164,9 +164,8 @@ def _print_findings(findings: Sequence[Finding], console: Console, full: bool) -
         if saves:
             text.append(f"[{saves}] ", style="green")
         text.append(visible(finding.text))
-        if not full:
-            text.no_wrap, text.overflow = True, "ellipsis"  # one line each; the whole text is in every other output
-        console.print(text)
+        # one line each on the one screen; the whole text is in every other output
+        console.print(text, no_wrap=not full, overflow="fold" if full else "ellipsis")
         if full and finding.advice:
             console.print(Padding(Text(f"{visible(finding.advice)}\n{finding.url}", style="dim"), (0, 0, 0, 4)))
     left = len(findings) - FINDINGS_SHOWN
@@ -194,7 +193,5 @@ def _foot(result: Result, console: Console, folder: str | None) -> None:
         parent = folder.rpartition("/")[0] or "."
         text = Text("next: ", style="dim")
         text.append(f"tensorboard --logdir {visible(parent)}", style="bold")
-        text.append(
-            f"   the run is in {visible(folder)}" + ("" if full else "; the whole report: report.md there"), "dim"
-        )
+        text.append(f"   the whole report: {visible(folder)}/report.md", "dim")
         console.print(text)
