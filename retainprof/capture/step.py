@@ -109,7 +109,7 @@ class StepRunner:
         The losses and gradients stay until :meth:`drop` and :meth:`clear`, or the next run.
         """
         self.drop()
-        self.clear()
+        self.returned.clear()
         self.state.restore()
         self._observer = observer
         self._segment = self.forward_runs = 0
@@ -144,6 +144,11 @@ class StepRunner:
         """Drop all losses, and what else the step holds of the graph."""
         self.live.clear()
         self.cut.clear()
+
+    def rest(self) -> None:
+        """Drop the losses and returned gradients; what is in ``.grad`` stays for the next step to meet, or to clear."""
+        self.drop()
+        self.returned.clear()
 
     def clear(self) -> None:
         """Let the gradients go, returned ones as well."""

@@ -245,8 +245,7 @@ class Measurement:
             error = timer.times.error = runner.run(timer)
             if keep and (error is None or error.call is not None):
                 timer.keep(None if error is None else error.call)
-            runner.drop()
-            runner.clear()
+            runner.rest()
         gc.collect()
         if keep:
             self.rounds += 1

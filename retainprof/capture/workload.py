@@ -92,7 +92,6 @@ class State:
     parameters_change: bool
     _buffers: list[tuple[Tensor, Tensor]] = field(init=False)
     _parameters: list[tuple[Tensor, Tensor]] = field(init=False)
-    _grads: list[Tensor] = field(init=False, default_factory=list)
     _kept: list[Tensor] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
@@ -103,8 +102,6 @@ class State:
         self._leaves = self.workload.leaves
         self.rng = torch.get_rng_state()
         self._device_rng = self._read_device_rng()
-        if self.zero_grad != "set_to_none":
-            self._grads = [torch.zeros_like(p) for p in self._leaves]
 
     def _read_device_rng(self) -> Tensor | None:
         device = self.workload.device
@@ -119,8 +116,8 @@ class State:
 
     def keep(self, gradients: Sequence[Tensor | None]) -> None:
         """The gradients that ``zero_grad: keep`` starts every step from (None counts as zeros)."""
-        pairs = zip(self._grads, gradients, strict=True)
-        self._kept = [torch.zeros_like(mine) if g is None else g.detach().clone() for mine, g in pairs]
+        pairs = zip(self._leaves, gradients, strict=True)
+        self._kept = [torch.zeros_like(leaf) if g is None else g.detach().clone() for leaf, g in pairs]
 
     @torch.no_grad()
     def restore(self) -> None:
@@ -135,9 +132,21 @@ class State:
             for leaf in self._leaves:
                 leaf.grad = None
             return
-        for i, (leaf, grad) in enumerate(zip(self._leaves, self._grads, strict=True)):
+        for i, leaf in enumerate(self._leaves):
+            grad = leaf.grad if _is_plain(leaf) else None
+            if grad is None:
+                grad = leaf.grad = torch.zeros_like(leaf)
             if self._kept:
                 grad.copy_(self._kept[i])
             else:
                 grad.zero_()
-            leaf.grad = grad
+
+
+def _is_plain(leaf: Tensor) -> bool:
+    """Whether ``.grad`` is there and can be written in place: dense, of the leaf's layout, without a graph of its own.
+
+    Nothing but the leaf holds it, so that clearing ``.grad`` releases its bytes."""
+    grad = leaf.grad
+    return (
+        grad is not None and grad.layout == torch.strided and grad.stride() == leaf.stride() and not grad.requires_grad
+    )

@@ -417,3 +417,18 @@ def test_env(capsys: pytest.CaptureFixture[str]) -> None:
     assert found["cpus"] >= 1
     assert main(["env"]) == 0
     assert "devices" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("mode", ["zero", "keep"])
+def test_bytes_add_up_whatever_the_first_call_meets(scenario: Write, run: Run, mode: str) -> None:
+    """Gradients that are there from the start are gradients, not bytes that a graph pins."""
+    _, result = run(scenario(("budget: 20s", f"budget: 20s, zero_grad: {mode}")), "--quiet")
+    assert result is not None
+    gradients = ((8 * 16 + 16) + (16 * 4 + 4) + (16 + 1)) * 4
+    for strategy in result.strategies:
+        for call in strategy.calls:
+            assert call.grad_bytes_after == gradients
+            assert (call.pinned_by_grads_bytes, call.pinned_residue_bytes) == (0, 0)
+            assert (call.residue_bytes, call.unexplained_bytes) == (0, 0)
+        assert strategy.gradients is not None
+        assert strategy.gradients.relation in ("bitwise", "close")
