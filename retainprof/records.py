@@ -86,8 +86,8 @@ class KernelRow(Record, frozen=True, kw_only=True):
     """One kernel of one call: device kernel, or on CPU an aten operator, by name and input shapes (or grid and block).
 
     ``self_ns`` is time less that of nested operators, summed over ``count``; ``bytes`` is what it allocated itself.
-    ``leaf`` is False for a CPU operator inside which other operators ran: it is listed for its own time, and not
-    counted among ``kernels``.
+    ``leaf`` says that it counts among ``kernels``: a device kernel, or a CPU operator that does its work itself
+    (``retainprof.operators``). Others are listed for their own time.
     """
 
     name: str

@@ -142,7 +142,10 @@ def _call(spec: CallSpec, times: StepTimes, cold: Sequence[ColdStep], evidence: 
         cold_minor_faults=tuple(step.call_minor_faults[i] for step in cold if step.call_minor_faults),
         flops=None if evidence.flops is None else evidence.flops.calls.get(i),
     )
-    return msgspec.structs.replace(plain, **_counted(seen), **_bytes(evidence, i, seen), **_needs(evidence, i))
+    counted = _counted(seen)
+    if spec.create_graph and counted:
+        counted["forward_ops_in_backward"] = None  # every operator of such a call makes a node, recomputed or not
+    return msgspec.structs.replace(plain, **counted, **_bytes(evidence, i, seen), **_needs(evidence, i))
 
 
 def _needs(evidence: Evidence, call: int) -> dict[str, Any]:

@@ -13,18 +13,21 @@ from typing import Any, Final
 import msgspec
 
 from retainprof import labels
+from retainprof.operators import BOOKKEEPING, FILLERS, is_kernel
 from retainprof.records import Accumulate, Band, KernelRow, RangePass, TimelinePoint
 
 __all__ = ["OwnTrace", "passes", "read", "timeline"]
 
 EVALUATE: Final = "autograd::engine::evaluate_function: "
 ACCUMULATE: Final = "torch::autograd::AccumulateGrad"
+SPARSE_PARTS: Final = ("aten::_nnz", "aten::_values", "aten::_indices")  # what adding a sparse gradient asks for
 
 
 class _Args(msgspec.Struct):
     dims: Any = msgspec.field(default=None, name="Input Dims")
     nbytes: int = msgspec.field(default=0, name="Bytes")
     sequence: int | None = msgspec.field(default=None, name="Sequence number")
+    forward_thread: int = msgspec.field(default=0, name="Fwd thread id")
 
 
 class _Event(msgspec.Struct):
@@ -50,8 +53,10 @@ class Span:
     end: int
     tid: Any
     dims: Any
+    makes_node: bool = False  # an operator in whose time a node was made: it ran with gradients on
     parent: Span | None = None
-    children: int = 0
+    fills_inside: bool = False
+    computes_inside: bool = False
     child_ns: int = 0
     bytes: int = 0
 
@@ -77,7 +82,8 @@ def read(path: Path) -> OwnTrace:
         if e.name == "[memory]":
             trace.memory.append((start, e.args.nbytes))
         elif e.ph == "X" and e.cat in ("cpu_op", "user_annotation"):
-            span = Span(e.name, start, start + round(e.dur * 1000), e.tid, e.args.dims)
+            makes_node = e.args.sequence is not None and e.args.forward_thread == 0 and e.name.startswith("aten::")
+            span = Span(e.name, start, start + round(e.dur * 1000), e.tid, e.args.dims, makes_node)
             (trace.spans if e.cat == "cpu_op" else trace.annotations).append(span)
     trace.memory.sort(key=lambda event: event[0])
     _nest(trace.spans)
@@ -100,8 +106,24 @@ def _nest(spans: list[Span]) -> None:
         around.append(span)
         owner = _operator(span.parent)
         if owner is not None and span.name.startswith("aten::"):
-            owner.children += 1
             owner.child_ns += span.end - span.start
+            _tell(owner, span.name)
+
+
+def _tell(owner: Span | None, name: str) -> None:
+    """Tell every operator around one of this name that it ran inside."""
+    if name in BOOKKEEPING:
+        return
+    while owner is not None:
+        if name in FILLERS:
+            owner.fills_inside = True
+        else:
+            owner.computes_inside = True
+        owner = _operator(owner.parent)
+
+
+def _is_kernel(span: Span) -> bool:
+    return is_kernel(span.name, fills_inside=span.fills_inside, computes_inside=span.computes_inside)
 
 
 def _operator(span: Span | None) -> Span | None:
@@ -150,8 +172,9 @@ def _pass(label: Span, step: int, inside: Sequence[Span], memory: Sequence[tuple
         duration_ns=label.end - label.start,
         nodes=len(nodes),
         ops=len(operators),
-        kernels=sum(1 for span in operators if not span.children),
+        kernels=sum(1 for span in operators if _is_kernel(span)),
         accumulate=_accumulate(inside),
+        forward_ops_in_backward=sum(1 for span in operators if _is_recomputed(span)),
         fan_in_adds=sum(1 for span in inside if _is_add(span) and _around(span).startswith(EVALUATE)),
         allocated_bytes=sum(change for change in changes if change > 0),
         freed_bytes=-sum(change for change in changes if change < 0),
@@ -171,12 +194,37 @@ def _is_add(span: Span) -> bool:
 
 
 def _accumulate(inside: Iterable[Span]) -> Accumulate:
+    inside = list(inside)
     into = Counter(span.name for span in inside if _around(span) == ACCUMULATE)
+    sparse = len({id(add) for span in inside if span.name in SPARSE_PARTS and (add := _accumulating_add(span))})
     return Accumulate(
-        stolen=into["aten::detach"],
+        stolen=into["aten::detach"] + into["aten::_sparse_coo_tensor_unsafe"],
         copied=into["aten::copy_"] + into["aten::clone"],
-        added=into["aten::add"] + into["aten::add_"],
+        added=into["aten::add"] + into["aten::add_"] - sparse,
+        sparse_added=sparse,
     )
+
+
+def _accumulating_add(span: Span) -> Span | None:
+    """The addition into ``.grad`` inside which ``span`` ran, if it did."""
+    around: Span | None = span
+    while around is not None:
+        if _is_add(around) and _around(around) == ACCUMULATE:
+            return around
+        around = around.parent
+    return None
+
+
+def _is_recomputed(span: Span) -> bool:
+    """Whether an operator ran as a forward does, making a node, inside an evaluation of another; the outermost one."""
+    if not span.makes_node:
+        return False
+    around = span.parent
+    while around is not None and not around.name.startswith(EVALUATE):
+        if around.makes_node:
+            return False
+        around = around.parent
+    return around is not None
 
 
 def _peak(changes: Iterable[int]) -> int:
@@ -190,7 +238,7 @@ def _peak(changes: Iterable[int]) -> int:
 def _rows(operators: Iterable[Span]) -> tuple[KernelRow, ...]:
     groups: dict[tuple[str, str, bool], list[Span]] = defaultdict(list)
     for span in operators:
-        groups[span.name, _shapes(span.dims), not span.children].append(span)
+        groups[span.name, _shapes(span.dims), _is_kernel(span)].append(span)
     return tuple(
         KernelRow(
             name=name,
