@@ -2,7 +2,7 @@
 
 A trace has operators inside operators. Views, aliases and allocations compute nothing. Of the rest, an operator is a kernel
 where it does the work itself: no other computing operator ran inside it. ``addmm`` is one although it copies its bias by
-``copy_`` first; ``clone``, which is nothing but a ``copy_``, is not.
+``copy_`` first, and ``mm`` although it clones an input; ``clone``, which is nothing but a ``copy_``, is not.
 """
 
 from __future__ import annotations
@@ -78,7 +78,6 @@ BOOKKEEPING: Final = frozenset(
         *("is_floating_point", "is_complex", "is_same_size", "stride", "size", "item", "requires_grad_"),
     )
 )
-FILLERS: Final = frozenset(f"aten::{name}" for name in ("copy_", "fill_", "zero_"))
 _ONLY_FILL: Final = frozenset(
     f"aten::{name}"
     for name in (
@@ -86,6 +85,8 @@ _ONLY_FILL: Final = frozenset(
         *("scalar_tensor", "zero_", "zeros", "zeros_like"),
     )
 )
+# what a kernel may have run first to prepare its inputs or its result
+FILLERS: Final = _ONLY_FILL | {"aten::copy_", "aten::fill_"}
 
 
 def is_kernel(name: str, *, fills_inside: bool, computes_inside: bool) -> bool:
