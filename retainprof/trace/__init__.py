@@ -1,0 +1,8 @@
+"""Any Kineto trace, from a file to one pass for each backward call. Nothing here imports torch."""
+
+from __future__ import annotations
+
+from retainprof.trace.own import passes
+from retainprof.trace.trace import Trace, read
+
+__all__ = ["Trace", "passes", "read"]
