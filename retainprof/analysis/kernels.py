@@ -167,8 +167,8 @@ def _accumulation(additions: Sequence[KernelDiff], more: int, first: Accumulate 
     did = " and ".join(
         f"{verb} {show_count(n)}" for verb, n in (("stole", first.stolen), ("copied", first.copied)) if n
     )
-    what = f": {show_count(more)} x aten::add_" if additions else f" {show_count(more)} times"
-    return f"adds into .grad{what} that call {first_call} does not run" + (f" (it {did})" if did else "")
+    what = f": {show_count(more)} x aten::add_ that" if additions else f" {show_count(more)} times, which"
+    return f"adds into .grad{what} call {first_call} does not run" + (f" (it {did})" if did else "")
 
 
 def _others(rows: Sequence[KernelDiff], said: Sequence[KernelDiff], first_call: int) -> str:

@@ -40,6 +40,7 @@ def render(result: Result, answers: Sequence[Answer]) -> str:
         table(rows.STRATEGIES, rows.strategy_rows(result)),
         "## Calls",
         table(rows.CALLS, (row for s in result.strategies for row in rows.call_rows(s, result, CALLS_SHOWN))),
+        f"s/c/a: gradients stolen, copied, added by AccumulateGrad. Flags: {rows.FLAGS}.",
         *_kernels(result),
         *_holders(result.strategies),
         *_findings(result.findings),

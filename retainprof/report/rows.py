@@ -21,6 +21,7 @@ from retainprof.units import MISSING, flops, ratio, show_bytes, show_count, show
 
 __all__ = [
     "CALLS",
+    "FLAGS",
     "HOLDERS",
     "KERNELS",
     "STRATEGIES",
@@ -35,6 +36,9 @@ __all__ = [
 
 VERDICTS: Final = {"slower": "slower", "faster": "faster", "same": "same", "cannot_tell": "cannot tell"}
 STATUS: Final = {"only_first": "only call 0", "only_later": "only later", "changed": "changed", "same": "same"}
+
+
+FLAGS: Final = "r: retain_graph, c: create_graph, g: autograd.grad, z: .grad cleared before, s: SGD step before"
 
 
 @dataclass(frozen=True)
@@ -101,7 +105,7 @@ def visible(text: str) -> str:
 
 
 def _interval(found: Ratio | None) -> str:
-    return MISSING if found is None else f"{ratio(found.ci95[0])} to {ratio(found.ci95[1])}"
+    return MISSING if found is None else f"{ratio(found.ci95[0])[:-1]} to {ratio(found.ci95[1])[:-1]}"
 
 
 def _chosen(cpu: Ratio | None, wall: Ratio | None, result: Result) -> Ratio | None:
@@ -167,14 +171,14 @@ def call_rows(strategy: StrategyResult, result: Result, limit: int | None = None
 
 
 def _flags(call: CallResult) -> str:
-    words = (
-        "grad" if call.kind == "grad" else "",
-        "retain" if call.retain_graph else "",
-        "create" if call.create_graph else "",
-        f"zero:{call.zero_grad_before}" if call.zero_grad_before else "",
-        f"sgd:{call.sgd_before}" if call.sgd_before else "",
-    )
-    return " ".join(filter(None, words))
+    letters = {
+        "g": call.kind == "grad",
+        "r": call.retain_graph,
+        "c": call.create_graph,
+        "z": call.zero_grad_before is not None,
+        "s": call.sgd_before is not None,
+    }
+    return "".join(letter for letter, is_set in letters.items() if is_set)
 
 
 def _call_row(name: str, call: CallResult, found: FirstVsLater | None, result: Result) -> tuple[str, ...]:
@@ -200,7 +204,7 @@ def _call_row(name: str, call: CallResult, found: FirstVsLater | None, result: R
 
 
 def _of(call: CallResult) -> str:
-    losses = "+".join(call.losses)
+    losses = "+".join(call.losses) if len(call.losses) <= 2 else f"{len(call.losses)} losses"
     if call.what in ("", "sum", "batched"):
         return losses
     return f"{call.what} {losses}" if call.what == "head" or len(call.losses) == 1 else call.what

@@ -14,11 +14,11 @@ from retainprof.analysis.answers import Answer
 from retainprof.records import Environment, Finding, Result, StrategyResult
 from retainprof.report import rows
 from retainprof.report.rows import Column, visible
-from retainprof.units import show_bytes, show_ns
+from retainprof.units import MISSING, show_bytes, show_ns
 
 __all__ = ["render"]
 
-CALLS_SHOWN, KERNELS_SHOWN, FINDINGS_SHOWN = 4, 4, 3
+CALLS_SHOWN, KERNELS_SHOWN, FINDINGS_SHOWN, WORDS_WIDTH = 4, 4, 3, 24
 STYLES = {
     "slower": "red",
     "faster": "green",
@@ -31,7 +31,8 @@ STYLES = {
 NARROW_DROPS = {"CPU", "95% interval", "FLOPs", "nodes", "kernels", "flags", "profiled call 0", "fwd"}
 LEGEND = (
     "vs base, / call 0: medians of ratios paired in a round; peak: above the level before the forward; left: held after the "
-    "last call; fwd: forwards; cold: first step of a fresh process; s/c/a: stolen/copied/added by AccumulateGrad"
+    "last call; fwd: forwards; cold: first step of a fresh process; s/c/a: stolen/copied/added by AccumulateGrad; flags "
+    + rows.FLAGS
 )
 
 
@@ -100,11 +101,16 @@ def _dropped(console: Console, columns: Sequence[Column]) -> set[int]:
     return dropped
 
 
+def _empty(columns: Sequence[Column], body: Sequence[Sequence[str]]) -> set[int]:
+    """Columns in which nothing was measured."""
+    return {i for i in range(len(columns)) if body and all(row[i] in ("", MISSING) for row in body)}
+
+
 def _print_table(console: Console, columns: Sequence[Column], body: Iterable[Sequence[str]]) -> None:
-    dropped = _dropped(console, columns)
+    body = [*body]
+    dropped = _dropped(console, columns) | _empty(columns, body)
     kept = [i for i in range(len(columns)) if i not in dropped]
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold", collapse_padding=True)
-    body = [*body]
     for i in kept:
         column = columns[i]
         needed = max([cell_len(column.head), *(cell_len(row[i]) for row in body)])
@@ -114,6 +120,7 @@ def _print_table(console: Console, columns: Sequence[Column], body: Iterable[Seq
             no_wrap=True,
             overflow="ellipsis",
             min_width=needed if column.number else None,  # a number is shown whole or not at all
+            max_width=None if column.number or console.width >= 150 else WORDS_WIDTH,
         )
     for row in body:
         table.add_row(*(Text(row[i], style=STYLES.get(row[i], "")) for i in kept))

@@ -68,7 +68,7 @@ def test_reason_of_device_additions_names_no_kernel() -> None:
     rows = diff([MM], [MM, _row("elementwise_kernel", 6, 60)])
     text = reason(rows, Accumulate(copied=6), Accumulate(added=6), call=2)
     assert text == (
-        "call 2 adds into .grad 6 times that call 0 does not run (it copied 6); "
+        "call 2 adds into .grad 6 times, which call 0 does not run (it copied 6); "
         "otherwise runs 6 kernels more and 0 fewer than call 0, above all elementwise_kernel"
     )
 

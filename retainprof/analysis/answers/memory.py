@@ -62,7 +62,7 @@ def _left(strategy: StrategyResult) -> str:
 def _flags(strategy: StrategyResult) -> str:
     """Which flags could go, what that is worth, and what would stay even so."""
     retaining = [call for call in made_calls(strategy) if call.retain_graph and call.retain_needed is not None]
-    needless = [call for call in retaining if call.retain_needed is False]
+    needless = [call for call in retaining if call.retain_needed is False and call.needless_retain_bytes != 0]
     needed = [call for call in retaining if call.retain_needed]
     if not needless:
         return (
