@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from torch import Tensor
@@ -11,7 +12,7 @@ from retainprof.capture.ledger_nodes import NodeKinds, saved_by
 from retainprof.capture.torch_private import SHALLOW, cushion, next_cushion, packed, sequence_number, undisturbed
 from retainprof.records import Record
 
-__all__ = ["Visit", "nodes_of", "retain_needed", "visit"]
+__all__ = ["Visit", "leaves_of", "nodes_of", "retain_needed", "visit"]
 
 
 class Visit(Record, frozen=True, kw_only=True):
@@ -34,7 +35,8 @@ def visit(roots: Sequence[Tensor], inputs: Sequence[Tensor] | None = None, *, ac
     with undisturbed():
         graph = _Graph(roots, upward=inputs is not None)
         if inputs is None:
-            runs = evaluated = graph.nodes
+            runs: AbstractSet[Any] = graph.nodes.keys()
+            evaluated = runs
         else:
             ends = graph.ends(inputs)
             above = graph.above(ends)
@@ -51,6 +53,14 @@ def nodes_of(roots: Sequence[Tensor]) -> frozenset[Any]:
     return frozenset(_Graph(roots).nodes)
 
 
+def leaves_of(roots: Sequence[Tensor], stop_at: Sequence[Tensor] = ()) -> list[Tensor]:
+    """The leaves that the graphs of ``roots`` would accumulate into, without passing the nodes that made ``stop_at``."""
+    barriers = {tensor.grad_fn for tensor in stop_at if tensor.grad_fn is not None}
+    with undisturbed():
+        graph = _Graph(roots, barriers=barriers)
+        return [node.variable for node in graph.nodes if graph.is_leaf(node)]
+
+
 def retain_needed(visits: Sequence[Visit], retained: Sequence[bool]) -> tuple[bool | None, ...]:
     """For each call: would a later call have failed had this one not retained? None for a call that did not retain."""
     return tuple(
@@ -62,17 +72,19 @@ def retain_needed(visits: Sequence[Visit], retained: Sequence[bool]) -> tuple[bo
 class _Graph:
     """All nodes behind some tensors, with the edges back up where they are asked for. Lives within one function call."""
 
-    def __init__(self, roots: Sequence[Tensor], *, upward: bool = False) -> None:
-        self.nodes: set[Any] = set()
+    def __init__(
+        self, roots: Sequence[Tensor], *, upward: bool = False, barriers: AbstractSet[Any] = frozenset()
+    ) -> None:
+        self.nodes: dict[Any, None] = {}  # in the order in which they are met
         self._parents: dict[Any, list[Any]] = {}
         self._kinds = NodeKinds()
         soft = SHALLOW
         todo: list[Any] = [root.grad_fn for root in roots if root.grad_fn is not None]
         while todo:
             node = todo.pop()
-            if node in self.nodes:
+            if node in self.nodes or node in barriers:
                 continue
-            self.nodes.add(node)
+            self.nodes[node] = None
             following = node.next_functions
             if len(self.nodes) > soft:
                 cushion(node, following)
@@ -87,11 +99,11 @@ class _Graph:
         """The nodes of ``inputs`` that are in the graph: AccumulateGrad of a leaf, else the node that made the tensor."""
         leaves = {id(one) for one in inputs if one.grad_fn is None}
         made = {one.grad_fn for one in inputs if one.grad_fn is not None}
-        return {
-            node
-            for node in self.nodes
-            if node in made or (self._kinds.of(node).is_leaf and id(node.variable) in leaves)
-        }
+        return {node for node in self.nodes if node in made or (self.is_leaf(node) and id(node.variable) in leaves)}
+
+    def is_leaf(self, node: Any) -> bool:
+        """Whether the node accumulates into a leaf."""
+        return self._kinds.of(node).is_leaf
 
     def above(self, ends: set[Any]) -> set[Any]:
         """Nodes from which a path of at least one edge leads to one of ``ends``."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import sys
 import threading
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
@@ -19,6 +18,7 @@ from retainprof.capture.ledger_tensors import dense
 from retainprof.capture.torch_private import (
     compiled_call,
     data_address,
+    is_compiled,
     next_sequence_number,
     set_compiled_call,
     storage_identity,
@@ -170,14 +170,8 @@ def _open_modules(model: nn.Module) -> Iterator[tuple[str, nn.Module]]:
             continue
         seen.add(module)
         yield path, module
-        if compiled_call(module) is None and not _is_compiled(module):
+        if compiled_call(module) is None and not is_compiled(module):
             todo += [(f"{path}.{name}" if path else name, child) for name, child in module.named_children()]
-
-
-def _is_compiled(module: nn.Module) -> bool:
-    """Whether ``torch.compile`` wrapped it; nothing has where the compiler was never imported (which takes seconds)."""
-    dynamo = sys.modules.get("torch._dynamo")
-    return dynamo is not None and isinstance(module, dynamo.OptimizedModule)
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:

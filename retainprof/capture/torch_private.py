@@ -7,6 +7,8 @@ and ``tests/unit/test_ledger_private.py`` fails with that list when torch change
 from __future__ import annotations
 
 import gc
+import importlib.util
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,6 +28,7 @@ __all__ = [
     "compiled_call",
     "cushion",
     "data_address",
+    "is_compiled",
     "missing",
     "next_cushion",
     "next_sequence_number",
@@ -71,6 +74,8 @@ NAMES: Final = (
     PrivateName(
         "torch._C.DisableTorchFunctionSubclass", "2.13.0", "no subclass code runs while reading", _PULL + "89221"
     ),
+    PrivateName("AccumulateGrad.variable", "2.13.0", "the leaf that a node accumulates into", _PULL + "107063"),
+    PrivateName("torch._dynamo.OptimizedModule", "2.13.0", "what torch.compile makes of a module", _PULL + "88629"),
     PrivateName("UntypedStorage._cdata", "2.13.0", "identity of a storage", _PULL + "109039"),
     PrivateName("StorageWeakRef", "2.13.0", "recognise a storage later without keeping it", _PULL + "9148"),
     PrivateName("Module._compiled_call_impl", "2.13.0", "the compiled call of Module.compile", _PULL + "97565"),
@@ -83,7 +88,7 @@ def raw_slots(node_type: type) -> tuple[Getter, ...]:
     Each answers one ``SavedTensor``, several, or nothing (None or empty) where there are none any more.
     """
     names = [name for name in dir(node_type) if name.startswith(_RAW)]
-    own_getter = _of_function if issubclass(node_type, torch._C._FunctionBase) else attrgetter
+    own_getter = _of_function if issubclass(node_type, torch.autograd.function.FunctionCtx) else attrgetter
     return tuple(own_getter(name) for name in names)
 
 
@@ -161,6 +166,13 @@ def compiled_call(module: nn.Module) -> Callable[..., Any] | None:
     return found
 
 
+def is_compiled(module: nn.Module) -> bool:
+    """Whether ``torch.compile`` wrapped it. The compiler, which takes seconds to import, is not imported to find out:
+    where nobody has, nothing is compiled."""
+    dynamo = sys.modules.get("torch._dynamo")
+    return dynamo is not None and isinstance(module, dynamo.OptimizedModule)
+
+
 def set_compiled_call(module: nn.Module, call: Callable[..., Any] | None) -> None:
     """Replace the compiled call, e.g. by one that notes when it begins and ends."""
     module._compiled_call_impl = call
@@ -193,6 +205,8 @@ def missing() -> list[PrivateName]:
         "torch._C._autograd._get_sequence_nr": hasattr(torch._C._autograd, "_get_sequence_nr"),
         "Node.metadata": isinstance(getattr(node, "metadata", None), dict),
         "torch._C.DisableTorchFunctionSubclass": hasattr(torch._C, "DisableTorchFunctionSubclass"),
+        "AccumulateGrad.variable": getattr(node.next_functions[0][0], "variable", None) is leaf,
+        "torch._dynamo.OptimizedModule": importlib.util.find_spec("torch._dynamo") is not None,
         "UntypedStorage._cdata": hasattr(leaf.untyped_storage(), "_cdata"),
         "StorageWeakRef": hasattr(StorageWeakRef, "expired"),
         "Module._compiled_call_impl": hasattr(nn.Module, "_compiled_call_impl"),

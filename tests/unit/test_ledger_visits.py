@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
 from retainprof.capture.ledger import walk
-from retainprof.capture.ledger_visits import nodes_of, retain_needed, visit
+from retainprof.capture.ledger_visits import leaves_of, nodes_of, retain_needed, visit
 
 EVALUATE = "autograd::engine::evaluate_function: "
 
@@ -121,6 +121,19 @@ def test_a_second_visit_fails_only_where_something_was_saved() -> None:
     losses[0].backward()  # type: ignore[no-untyped-call]
     with pytest.raises(RuntimeError, match="a second time"):
         losses[1].backward()  # type: ignore[no-untyped-call]
+
+
+def test_leaves_before_and_behind_a_cut() -> None:
+    g = graph()
+    names = {id(p): name for name, p in g.model.named_parameters()}
+
+    def found(stop_at: list[Tensor]) -> set[str]:
+        return {names[id(leaf)] for leaf in leaves_of(g.losses, stop_at)}
+
+    heads = {"a.weight", "a.bias", "b.weight", "b.bias"}
+    assert found([g.middle]) == heads
+    assert found([]) == heads | {"trunk.weight", "trunk.bias"}
+    assert len(leaves_of([g.middle])) == 2
 
 
 def test_a_loss_without_a_graph_visits_nothing() -> None:
