@@ -18,13 +18,14 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from retainprof.capture.ledger_visits import leaves_of
 from retainprof.capture.observe import Observer, StopStep
-from retainprof.capture.torch_private import compiled_call
+from retainprof.capture.torch_private import compiled_call, is_compiled
 from retainprof.capture.workload import State, Workload, map_tensors, tensors_in
 from retainprof.records import CallError, CallSpec
 from retainprof.strategies import Strategy
 
-__all__ = ["Entering", "Returned", "StepRunner", "leaves_behind"]
+__all__ = ["Entering", "Returned", "StepRunner"]
 
 
 @dataclass(frozen=True)
@@ -34,27 +35,6 @@ class Returned:
     gradient: Tensor
     of: int
     batched: bool
-
-
-def leaves_behind(roots: Sequence[Tensor], stop_at: Sequence[Tensor] = ()) -> list[Tensor]:
-    """Leaf tensors that the graph of ``roots`` would accumulate into, without passing the nodes of ``stop_at``.
-
-    Iterative, each node once; nothing is unpacked. In the order in which they are met.
-    """
-    barriers = {t.grad_fn for t in stop_at if t.grad_fn is not None}
-    seen: set[Any] = set()
-    todo: list[Any] = [t.grad_fn for t in roots]
-    found: dict[int, Tensor] = {}
-    while todo:
-        node = todo.pop()
-        if node is None or node in seen or node in barriers:
-            continue
-        seen.add(node)
-        leaf = getattr(node, "variable", None)
-        if leaf is not None:
-            found.setdefault(id(leaf), leaf)
-        todo += [following for following, _ in node.next_functions]
-    return list(found.values())
 
 
 @dataclass(frozen=True)
@@ -93,7 +73,7 @@ class StepRunner:
     def is_compiled(self) -> bool:
         """Whether the model, or a module in it, runs through ``torch.compile``."""
         model = self.workload.model
-        return any(compiled_call(module) is not None or hasattr(module, "_orig_mod") for module in model.modules())
+        return any(compiled_call(module) is not None or is_compiled(module) for module in model.modules())
 
     # --- running ----------------------------------------------------------------------------------------------------
 
@@ -341,7 +321,7 @@ class StepRunner:
         leaves = self.workload.leaves
         if loss not in self._head:
             place = {id(leaf): i for i, leaf in enumerate(leaves)}
-            behind = leaves_behind([self.live[loss]], self.cut)
+            behind = leaves_of([self.live[loss]], self.cut)
             self._head[loss] = [place[id(t)] for t in behind if id(t) in place]
         return [leaves[i] for i in self._head[loss]]
 
@@ -350,7 +330,7 @@ class StepRunner:
         leaves = self.workload.leaves
         if "" not in self._head:
             place = {id(leaf): i for i, leaf in enumerate(leaves)}
-            behind = leaves_behind([t for t in self.cut if t.grad_fn is not None])
+            behind = leaves_of([t for t in self.cut if t.grad_fn is not None])
             self._head[""] = [place[id(t)] for t in behind if id(t) in place]
         return [leaves[i] for i in self._head[""]]
 

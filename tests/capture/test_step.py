@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from retainprof.capture.ledger_visits import leaves_of
 from retainprof.capture.observe import Observer, StopStep
-from retainprof.capture.step import StepRunner, leaves_behind
+from retainprof.capture.step import StepRunner
 from retainprof.capture.workload import Workload
 from retainprof.strategies import REGISTRY
 
@@ -240,11 +241,11 @@ def test_checkpoint_recomputes_once_a_call_and_is_taken_off(runner_of: MakeRunne
     assert "forward" not in vars(workload.model.get_submodule("trunk"))
 
 
-def test_leaves_behind_stops_at_the_cut(workload: Workload) -> None:
+def test_leaves_of_stops_at_the_cut(workload: Workload) -> None:
     z = workload.model.get_submodule("trunk")(*workload.inputs)
     loss = workload.model.get_submodule("heads.cls")(z).sum()
     names = {id(p): name for name, p in workload.model.named_parameters()}
-    assert {names[id(t)] for t in leaves_behind([loss])} == {
+    assert {names[id(t)] for t in leaves_of([loss])} == {
         *("trunk.0.weight", "trunk.0.bias", "heads.cls.weight", "heads.cls.bias")
     }
-    assert {names[id(t)] for t in leaves_behind([loss], [z])} == {"heads.cls.weight", "heads.cls.bias"}
+    assert {names[id(t)] for t in leaves_of([loss], [z])} == {"heads.cls.weight", "heads.cls.bias"}
