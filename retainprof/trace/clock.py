@@ -22,7 +22,9 @@ Ns = NDArray[np.int64]
 def from_doubles(us: NDArray[np.float64]) -> Ns:
     """Whole ns; ``MISSING_NS`` where there is no finite time."""
     fine = np.abs(us) < _LIMIT_US  # False for nan and inf
-    return np.where(fine, np.rint(np.where(fine, us, 0.0) * 1000), MISSING_NS).astype(np.int64)
+    whole = np.floor(np.where(fine, us, 0.0))
+    ns = whole.astype(np.int64) * 1000 + np.rint((np.where(fine, us, 0.0) - whole) * 1000).astype(np.int64)
+    return np.where(fine, ns, MISSING_NS)
 
 
 def from_texts(texts: Sequence[bytes | memoryview]) -> Ns:

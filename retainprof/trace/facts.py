@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import cached_property
 from typing import Final
@@ -9,10 +10,12 @@ from typing import Final
 import numpy as np
 
 from retainprof.operators import BOOKKEEPING, FILLERS, is_kernel
+from retainprof.trace.births import Births
 from retainprof.trace.columns import Column
 from retainprof.trace.nesting import Nest
 from retainprof.trace.trace import Trace
 
+_NODE: Final = re.compile(r"(?:[\w:]|\(anonymous namespace\))*Backward\d*|torch::autograd::\w+")
 __all__ = ["ACCUMULATE", "ENGINE", "Facts"]
 
 ENGINE: Final = "autograd::engine::evaluate_function: "
@@ -154,3 +157,37 @@ class Facts:
         if not len(self.trace.operators):
             return np.zeros(len(operator), np.int64)
         return np.where(operator < 0, 0, self.trace.operators.dims[operator])
+
+    @cached_property
+    def launched_by_engine(self) -> Column:
+        """Device events whose launch lies in an evaluation of a node."""
+        found: Column = self.outwards(self.launching_operator, self.engine) >= 0
+        return found
+
+    @cached_property
+    def births(self) -> Births:
+        """Births and deaths of memory."""
+        return Births.of(self.trace.memory)
+
+    @cached_property
+    def nodes(self) -> Column:
+        """Operators that are nodes of the graph; they were there before the engine wrote events of its own."""
+        return self.named(lambda name: _NODE.fullmatch(name) is not None)
+
+    @cached_property
+    def accumulations(self) -> Column:
+        """Evaluations of AccumulateGrad: engine events, or the nodes themselves in traces that have none."""
+        evaluated = self.named(lambda name: name == ENGINE + ACCUMULATE)
+        return evaluated if self.engine.any() else self.named(lambda name: name == ACCUMULATE)
+
+    @cached_property
+    def inside_accumulate(self) -> dict[int, str]:
+        """By row of each evaluation of AccumulateGrad, the aten operators anywhere inside: ``aten::fill_+aten::zero_``."""
+        if not self.accumulations.any():
+            return {}
+        around = self.outwards(self.nest.parent, self.accumulations)
+        rows = np.flatnonzero(self.aten & (around >= 0))
+        names: dict[int, set[str]] = {}
+        for row, name in zip(around[rows].tolist(), self.trace.operators.name[rows].tolist(), strict=True):
+            names.setdefault(row, set()).add(self.trace.names[name])
+        return {row: "+".join(sorted(found)) for row, found in names.items()}
