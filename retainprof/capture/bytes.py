@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+import msgspec
 import torch
 from torch import Tensor
 
@@ -22,6 +23,7 @@ from retainprof.capture.ledger import Held, Ledger, walk, walk_pinned
 from retainprof.capture.ledger_visits import visit
 from retainprof.capture.modules import ModuleMap
 from retainprof.capture.observe import Observer, Observers, StopStep
+from retainprof.capture.own_trace import ACCUMULATE
 from retainprof.capture.step import StepRunner
 
 __all__ = ["Books", "Point", "Released", "keep_books", "measure_released", "storage_bytes"]
@@ -128,7 +130,7 @@ class _Bookkeeper(Observer):
         grads = [leaf.grad for leaf in runner.workload.leaves if leaf.grad is not None]
         kept = [*grads, *(item.gradient for item in runner.returned)]
         owned = [*runner.workload.owned, *kept]
-        pinned = walk_pinned(kept, owned=owned)
+        pinned = _without_cut(walk_pinned(kept, owned=owned), runner)
         books.points.append(point)
         books.pinned[point] = pinned
         books.held[point] = walk(
@@ -176,6 +178,14 @@ def keep_books(runner: StepRunner) -> Books:
     runner.drop()
     runner.clear()
     return books
+
+
+def _without_cut(pinned: Ledger, runner: StepRunner) -> Ledger:
+    """Less the ``.grad`` of leaves at a cut: the step lets it go with the losses, unless something else saved it too."""
+    at_cut = {cut.grad.untyped_storage().data_ptr() for cut in runner.cut if cut.is_leaf and cut.grad is not None}
+    only_there = [held for held in pinned.storages if held.key in at_cut and held.kept_by == (ACCUMULATE,)]
+    kept = tuple(held for held in pinned.storages if held not in only_there)
+    return msgspec.structs.replace(pinned, storages=kept)
 
 
 class _StopAt(Observer):

@@ -123,6 +123,9 @@ class StepRunner:
     def drop(self) -> None:
         """Drop all losses, and what else the step holds of the graph."""
         self.live.clear()
+        for tensor in self.cut:
+            if tensor.is_leaf:
+                tensor.grad = None  # with create_graph it refers back to the leaf: a cycle that nothing would collect
         self.cut.clear()
 
     def rest(self) -> None:
@@ -232,7 +235,7 @@ class StepRunner:
                 dtype = getattr(torch, strategy.autocast)
                 stack.enter_context(torch.autocast(self.workload.device.type, dtype=dtype))
             if strategy.offload:
-                stack.enter_context(torch.autograd.graph.save_on_cpu())
+                stack.enter_context(torch.autograd.graph.saved_tensors_hooks(_copy_away, _copy_back))
             yield
 
     def total(self, losses: dict[str, Tensor]) -> Tensor:
@@ -361,6 +364,17 @@ class StepRunner:
     def weights(self, roots: Sequence[Tensor], factors: Sequence[float]) -> list[Tensor]:
         """See ``Step.weights``."""
         return [torch.full_like(root, factor) for root, factor in zip(roots, factors, strict=True)]
+
+
+def _copy_away(tensor: Tensor) -> tuple[torch.device, Tensor]:
+    """A copy in CPU memory, also of a CPU tensor: torch's own ``save_on_cpu`` hands such a one back as it is, and a packed
+    tensor that is its node's own output then keeps itself alive for ever."""
+    return tensor.device, tensor.detach().to("cpu", copy=True)
+
+
+def _copy_back(packed: tuple[torch.device, Tensor]) -> Tensor:
+    device, tensor = packed
+    return tensor.to(device, non_blocking=True)
 
 
 def _stack(column: Sequence[Tensor | None]) -> Tensor | None:
