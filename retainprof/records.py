@@ -224,6 +224,29 @@ class Band(Record, frozen=True, kw_only=True):
     end_ns: int
 
 
+class ResidentSet(Record, frozen=True, kw_only=True):
+    """The process's resident set beside the tensors' bytes, of one unprofiled step; None where the system tells no RSS.
+
+    ``drop_*`` is the change while the losses were dropped after the last call; ``note`` says why the two differ.
+    """
+
+    at_start_bytes: int
+    after_forward_bytes: int | None
+    after_last_call_bytes: int
+    drop_change_bytes: int
+    drop_allocated_change_bytes: int
+    note: str = ""
+
+
+class DeviceMemory(Record, frozen=True, kw_only=True):
+    """What an accelerator's allocator reports after a step, in bytes, and the highest of each during it."""
+
+    allocated_bytes: int
+    reserved_bytes: int
+    peak_allocated_bytes: int
+    peak_reserved_bytes: int
+
+
 class StepResult(Record, frozen=True, kw_only=True):
     """One whole step: forward passes and calls."""
 
@@ -233,7 +256,8 @@ class StepResult(Record, frozen=True, kw_only=True):
     peak_bytes: int | None = None  # above the level before the forward
     flops: int | None = None
     forwards: int | None = None
-    rss_peak_bytes: int | None = None
+    rss: ResidentSet | None = None
+    device_memory: DeviceMemory | None = None
     timeline: tuple[TimelinePoint, ...] = ()
     bands: tuple[Band, ...] = ()
 

@@ -14,6 +14,7 @@ from retainprof.capture.bytes import Point
 from retainprof.capture.cold import ColdStep
 from retainprof.capture.evidence import Evidence
 from retainprof.capture.held import retained
+from retainprof.capture.memory import why_rss_differs
 from retainprof.capture.session import Measured
 from retainprof.capture.timing import StepTimes
 from retainprof.records import (
@@ -21,6 +22,7 @@ from retainprof.records import (
     CallSpec,
     ForwardResult,
     RangePass,
+    ResidentSet,
     Result,
     Samples,
     Status,
@@ -101,8 +103,29 @@ def _step(times: StepTimes, cold: Sequence[ColdStep], evidence: Evidence) -> Ste
         peak_bytes=evidence.peak_bytes,
         flops=None if evidence.flops is None else evidence.flops.step,
         forwards=None if evidence.books is None else evidence.books.forwards,
+        rss=_rss(evidence),
+        device_memory=None if evidence.books is None else evidence.books.device_memory,
         timeline=evidence.timeline,
         bands=evidence.bands,
+    )
+
+
+def _rss(evidence: Evidence) -> ResidentSet | None:
+    """The resident set while the losses were dropped, beside what the ledger says was dropped."""
+    books = evidence.books
+    if books is None or not books.points:
+        return None
+    start, last, dropped = (books.rss.get(name) for name in ("start", "last", "dropped"))
+    if start is None or last is None or dropped is None:
+        return None
+    allocated = -books.held[books.points[-1]].total_bytes
+    return ResidentSet(
+        at_start_bytes=start,
+        after_forward_bytes=books.rss.get("forward"),
+        after_last_call_bytes=last,
+        drop_change_bytes=dropped - last,
+        drop_allocated_change_bytes=allocated,
+        note=why_rss_differs(allocated, dropped - last),
     )
 
 

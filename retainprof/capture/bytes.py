@@ -21,10 +21,12 @@ from retainprof.capture import own_trace
 from retainprof.capture.labelled import Recorder, label
 from retainprof.capture.ledger import Held, Ledger, walk, walk_pinned
 from retainprof.capture.ledger_visits import visit
+from retainprof.capture.memory import device_memory, reset_device_peak, rss_bytes
 from retainprof.capture.modules import ModuleMap
 from retainprof.capture.observe import Observer, Observers, StopStep
 from retainprof.capture.own_trace import ACCUMULATE
 from retainprof.capture.step import StepRunner
+from retainprof.records import DeviceMemory
 
 __all__ = ["Books", "Point", "Released", "keep_books", "measure_released", "storage_bytes"]
 
@@ -101,6 +103,8 @@ class Books:
     written: dict[int, tuple[str, ...]] = field(default_factory=dict)  # leaves whose .grad each call changed
     reached_by: dict[int, tuple[str, ...]] = field(default_factory=dict)  # storages held at first: by which losses
     forwards: int = 0
+    rss: dict[str, int | None] = field(default_factory=dict)  # at: start, forward, last, dropped
+    device_memory: DeviceMemory | None = None
     _by_key: dict[Point, dict[int, Held]] = field(default_factory=dict)
 
     def shared_with_earlier(self, call: int) -> int | None:
@@ -152,6 +156,13 @@ class _Bookkeeper(Observer):
         named = self._runner.workload.named_leaves
         return {name: None if (g := leaf.grad) is None else (id(g), g._version) for name, leaf in named.items()}
 
+    def step_begin(self) -> None:
+        reset_device_peak(self._runner.workload.device)
+        self._books.rss["start"] = rss_bytes()
+
+    def forward_end(self, segment: int) -> None:  # noqa: ARG002
+        self._books.rss.setdefault("forward", rss_bytes())
+
     def call_begin(self, index: int) -> None:
         self._note(Point("before", index))
         entering = self._runner.entering
@@ -175,7 +186,10 @@ def keep_books(runner: StepRunner) -> Books:
     with ModuleMap(runner.workload.model) as modules:
         runner.run(_Bookkeeper(runner, books, modules))
     books.forwards = runner.forward_runs
+    books.device_memory = device_memory(runner.workload.device)
+    books.rss["last"] = rss_bytes()
     runner.drop()
+    books.rss["dropped"] = rss_bytes()
     runner.clear()
     return books
 

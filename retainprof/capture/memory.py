@@ -8,7 +8,7 @@ from typing import Final
 
 import torch
 
-from retainprof.records import Record
+from retainprof.records import DeviceMemory
 
 __all__ = ["DeviceMemory", "device_memory", "reset_device_peak", "rss_bytes", "why_rss_differs"]
 
@@ -22,16 +22,6 @@ def rss_bytes() -> int | None:
     except (OSError, IndexError, ValueError):
         return None
     return pages * os.sysconf("SC_PAGE_SIZE")
-
-
-class DeviceMemory(Record, frozen=True, kw_only=True):
-    """What an accelerator's allocator reports, in bytes: handed out to tensors, taken from the device, and the highest
-    of each since the last reset."""
-
-    allocated_bytes: int
-    reserved_bytes: int
-    peak_allocated_bytes: int
-    peak_reserved_bytes: int
 
 
 def device_memory(device: torch.device) -> DeviceMemory | None:

@@ -80,7 +80,9 @@ def _holders(strategies: Sequence[StrategyResult]) -> list[str]:
         held = strategy.retained
         if held.by_node:
             title = f"### {text(strategy.name)}: {show_bytes(held.after_forward_bytes)}"
-            residue = f"Not found in any node: {show_bytes(held.residue_bytes)}."
+            residue = (
+                f"Not found in any node: {show_bytes(held.residue_bytes)}. {text(rows.resident(strategy))}".rstrip()
+            )
             parts.append(
                 f"{title}\n\n{table(rows.HOLDERS, rows.holder_rows(held.by_node, HOLDERS_SHOWN))}\n\n{residue}"
             )

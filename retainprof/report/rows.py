@@ -30,6 +30,7 @@ __all__ = [
     "distortion",
     "holder_rows",
     "kernel_rows",
+    "resident",
     "strategy_rows",
     "visible",
 ]
@@ -240,6 +241,23 @@ def holder_rows(held: Sequence[HeldByNode], limit: int | None = None) -> list[tu
         )
         for row in held[:limit]
     ]
+
+
+def resident(strategy: StrategyResult) -> str:
+    """RSS beside the tensors' bytes, in one or two sentences; on an accelerator its allocator's numbers."""
+    device, rss = strategy.step.device_memory, strategy.step.rss
+    if device is not None:
+        return (
+            f"The device's allocator: {show_bytes(device.allocated_bytes)} allocated and {show_bytes(device.reserved_bytes)} "
+            f"reserved after the last call, at most {show_bytes(device.peak_allocated_bytes)} and "
+            f"{show_bytes(device.peak_reserved_bytes)}."
+        )
+    if rss is None:
+        return ""
+    return (
+        f"Dropping the losses after the last call let {show_bytes(-rss.drop_allocated_change_bytes)} of tensors go and moved "
+        f"the process's RSS by {show_bytes(rss.drop_change_bytes)}. {rss.note}"
+    ).rstrip()
 
 
 def distortion(result: Result) -> str:

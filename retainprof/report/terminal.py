@@ -158,6 +158,8 @@ def _print_holders(result: Result, console: Console) -> None:
         total = show_bytes(held.after_forward_bytes)
         console.print(Text(f"Held after the forward of {visible(strategy.name)}: {total}{residue}", "bold"))
         _print_table(console, rows.HOLDERS, rows.holder_rows(held.by_node))
+        if found := rows.resident(strategy):
+            console.print(Text(found, style="dim"))
 
 
 def _print_findings(findings: Sequence[Finding], console: Console, full: bool) -> None:

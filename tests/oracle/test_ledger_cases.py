@@ -154,8 +154,6 @@ def test_case(name: str, plan: str, truth: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(("name", "plan", "truth"), plans())
 def test_sums_equal_totals(name: str, plan: str, truth: dict[str, Any]) -> None:
-    if name in SLOW:
-        pytest.skip("one step of the compiled case is enough")
     for point in play(name, plan).points:
         for ledger in (point.held, point.pinned):
             assert sum(one.bytes for one in by_node(ledger)) == ledger.total_bytes
