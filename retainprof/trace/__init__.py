@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from retainprof.trace.own import passes
+from retainprof.trace.report import TraceReport, analyze
 from retainprof.trace.trace import Trace, read
 
-__all__ = ["Trace", "passes", "read"]
+__all__ = ["Trace", "TraceReport", "analyze", "passes", "read"]

@@ -12,6 +12,7 @@ import numpy as np
 from retainprof.operators import BOOKKEEPING, FILLERS, is_kernel
 from retainprof.trace.births import Births
 from retainprof.trace.columns import Column
+from retainprof.trace.group import added
 from retainprof.trace.nesting import Nest
 from retainprof.trace.trace import Trace
 
@@ -99,9 +100,7 @@ class Facts:
 
     def _summed(self, rows: Column, values: Column) -> Column:
         """Sums of ``values`` by row; rows of -1 are left out."""
-        total = np.zeros(len(self.trace.operators), np.int64)
-        np.add.at(total, rows[rows >= 0], values[rows >= 0])
-        return total
+        return added(rows[rows >= 0], values[rows >= 0], len(self.trace.operators))
 
     @cached_property
     def parent_name(self) -> Column:

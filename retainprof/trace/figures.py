@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from functools import cached_property
 from typing import Final
 
 import numpy as np
 
 from retainprof.records import Record
-from retainprof.trace.births import Births, order_breaks
-from retainprof.trace.columns import KERNEL, MEMCPY, MEMSET, Allocations, Column, Marks
+from retainprof.trace.births import order_breaks
+from retainprof.trace.columns import KERNEL, MEMCPY, MEMSET, Column, Marks
 from retainprof.trace.device import Launched, device_times, launched_in
 from retainprof.trace.facts import ACCUMULATE, ENGINE, Facts
+from retainprof.trace.group import Groups, added
+from retainprof.trace.memory import DeviceBytes, range_memory
 from retainprof.trace.ranges import Inside, Ranges
 
-__all__ = ["DeviceBytes", "FileFigures", "KernelTotal", "RangeFigures", "file_figures", "range_figures"]
+__all__ = ["FileFigures", "KernelTotal", "RangeFigures", "file_figures", "range_figures"]
 
 KINDS: Final = {KERNEL: "kernel", MEMCPY: "memcpy", MEMSET: "memset"}
 
@@ -27,25 +28,6 @@ class KernelTotal(Record, frozen=True, kw_only=True):
     name: str
     count: int
     ns: int
-
-
-class DeviceBytes(Record, frozen=True, kw_only=True):
-    """Memory events of one device in a range. What rests on addresses is None where the trace has none.
-
-    Freed bytes are split by birth: in the range, before it in the file, unknown (before the trace began).
-    """
-
-    device: str  # "type:id"; types as in torch: 0 CPU, 1 CUDA, 6 HIP
-    events: int
-    frees: int
-    allocated_bytes: int
-    freed_bytes: int
-    net_bytes: int
-    freed_born_inside: int | None = None
-    freed_born_before: int | None = None
-    freed_born_unknown: int | None = None
-    frees_of_unknown_birth: int | None = None
-    alive_born_inside: int | None = None
 
 
 class RangeFigures(Record, frozen=True, kw_only=True):
@@ -170,7 +152,7 @@ class _Figures:
     def all(self) -> tuple[RangeFigures, ...]:
         columns = {**self._device(), **self._operators(), **self._engine()}
         times = device_times(self.facts, self.ranges, self.launched)
-        memory = _range_memory(self.facts, self.ranges)
+        memory = range_memory(self.facts, self.ranges)
         kernels, spans = self._kernels(), self._kernel_spans()
         accumulated = self._accumulated()
         found = []
@@ -202,8 +184,7 @@ class _Figures:
         kind, launch = device.kind[launched.rows], self.facts.launch_of[launched.rows]
         off = launches.thread[launch] != self.marks.thread[launched.which]
         length = np.where(kind == KERNEL, device.end[launched.rows] - device.start[launched.rows], 0)
-        time = np.zeros(len(self.ranges), np.int64)
-        np.add.at(time, launched.which, length)
+        time = added(launched.which, length, len(self.ranges))
         masks = {
             "kernels": kind == KERNEL,
             "memcpys": kind == MEMCPY,
@@ -232,8 +213,7 @@ class _Figures:
         which, rows = self.inside.expand(self.facts.engine)
         size = len(self.ranges)
         top = self.facts.outwards(self.facts.nest.parent[rows], self.facts.engine) < 0
-        time = np.zeros(size, np.int64)
-        np.add.at(time, which[top], (operators.end - operators.start)[rows[top]])
+        time = added(which[top], (operators.end - operators.start)[rows[top]], size)
         cut = operators.end[rows] > self.marks.end[which]
         off = operators.thread[rows] != self.marks.thread[which]
         return {
@@ -246,13 +226,14 @@ class _Figures:
         launched, device, names = self.launched, self.trace.device, self.trace.names
         kernel = device.kind[launched.rows] == KERNEL
         which, rows = launched.which[kernel], launched.rows[kernel]
-        key, group, counts = np.unique(which * len(names) + device.name[rows], return_inverse=True, return_counts=True)
-        time = np.zeros(len(key), np.int64)
-        np.add.at(time, group, (device.end - device.start)[rows])
+        groups = Groups.by(which, device.name[rows])
+        time = groups.sum((device.end - device.start)[rows])
         found: list[list[KernelTotal]] = [[] for _ in range(len(self.ranges))]
-        order = np.lexsort((-time, key // len(names)))
-        for one, count, ns in zip(key[order].tolist(), counts[order].tolist(), time[order].tolist(), strict=True):
-            found[one // len(names)].append(KernelTotal(name=names[one % len(names)], count=count, ns=ns))
+        order = np.argsort(-time, kind="stable")
+        first = groups.first[order]
+        columns = which[first], device.name[rows][first], groups.count()[order], time[order]
+        for i, name, count, ns in zip(*(column.tolist() for column in columns), strict=True):
+            found[i].append(KernelTotal(name=names[name], count=count, ns=ns))
         return [tuple(kernels) for kernels in found]
 
     def _kernel_spans(self) -> list[int]:
@@ -273,61 +254,3 @@ class _Figures:
         for i, row in zip(which.tolist(), rows.tolist(), strict=True):
             found[i][texts.get(row, "")] += 1
         return [dict(counts) for counts in found]
-
-
-def _range_memory(facts: Facts, ranges: Ranges) -> list[tuple[DeviceBytes, ...]]:
-    """Memory of each device in each range."""
-    memory, births = facts.trace.memory, facts.births
-    found: list[list[DeviceBytes]] = [[] for _ in range(len(ranges))]
-    pairs = sorted(set(zip(memory.device_type.tolist(), memory.device_id.tolist(), strict=True)))
-    for kind, number in pairs:
-        rows = np.flatnonzero((memory.device_type == kind) & (memory.device_id == number))
-        inside = ranges.inside(memory.take(rows))
-        one = _one_device(memory, births, ranges, inside, rows)
-        told = bool(births.told[rows].any())
-        for i in np.flatnonzero(inside.high > inside.low).tolist():
-            values = {name: column[i] if told or name not in _BY_ADDRESS else None for name, column in one.items()}
-            found[i].append(DeviceBytes(device=f"{kind}:{number}", **values))
-    return [tuple(devices) for devices in found]
-
-
-_BY_ADDRESS: Final = (
-    "freed_born_inside",
-    "freed_born_before",
-    "freed_born_unknown",
-    "frees_of_unknown_birth",
-    "alive_born_inside",
-)
-
-
-def _one_device(
-    memory: Allocations, births: Births, ranges: Ranges, inside: Inside, rows: Column
-) -> dict[str, Sequence[int]]:
-    change = memory.nbytes[rows]
-    freed = np.maximum(-change, 0)
-    unknown = births.unknown(memory)[rows]
-    which, at = inside.expand()
-    row = rows[at]
-    born, died = births.birth[row], births.death[row]
-    first, last = rows[np.minimum(inside.low, len(rows) - 1)][which], rows[np.maximum(inside.high - 1, 0)][which]
-    born_inside = (born >= first) & (born >= 0)
-    outlives = (memory.nbytes[row] > 0) & ((died < 0) | (died > last))
-    columns = {
-        "events": inside.high - inside.low,
-        "frees": inside.count(change < 0),
-        "allocated_bytes": inside.sum(np.maximum(change, 0)),
-        "freed_bytes": inside.sum(freed),
-        "net_bytes": inside.sum(change),
-        "freed_born_inside": _summed(which, np.where(born_inside, -memory.nbytes[row], 0), len(ranges)),
-        "freed_born_before": _summed(which, np.where((born >= 0) & ~born_inside, -memory.nbytes[row], 0), len(ranges)),
-        "freed_born_unknown": inside.sum(np.where(unknown, freed, 0)),
-        "frees_of_unknown_birth": inside.count(unknown),
-        "alive_born_inside": _summed(which, np.where(outlives, memory.nbytes[row], 0), len(ranges)),
-    }
-    return {name: column.tolist() for name, column in columns.items()}
-
-
-def _summed(which: Column, values: Column, size: int) -> Column:
-    total = np.zeros(size, np.int64)
-    np.add.at(total, which, values)
-    return total

@@ -8,15 +8,15 @@ from typing import Any, Final
 
 import numpy as np
 
-from retainprof.records import Accumulate, KernelRow, RangePass
+from retainprof.records import Accumulate, RangePass
 from retainprof.trace.columns import KERNEL, Column
 from retainprof.trace.device import device_times, launched_in
 from retainprof.trace.facts import ENGINE, Facts
+from retainprof.trace.kernels import KernelTable, device_kernels, operator_kernels
 from retainprof.trace.ranges import Inside, Ranges
 from retainprof.trace.recompute import forward_again
-from retainprof.trace.rows import device_rows, operator_rows
 
-__all__ = ["Span", "measure"]
+__all__ = ["Span", "kernel_table", "measure"]
 
 _ADDS: Final = ("aten::add", "aten::add_")
 _COPIES: Final = ("aten::copy_", "aten::clone")
@@ -34,8 +34,8 @@ class Span:
     end_ns: int
 
 
-def measure(facts: Facts, spans: Sequence[Span]) -> tuple[RangePass, ...]:
-    """What the trace shows in each range, on any thread."""
+def measure(facts: Facts, spans: Sequence[Span], with_rows: bool = True) -> tuple[RangePass, ...]:
+    """What the trace shows in each range, on any thread; ``with_rows`` as well each kernel by name and shapes."""
     ranges = Ranges(
         np.array([span.start_ns for span in spans], np.int64), np.array([span.end_ns for span in spans], np.int64)
     )
@@ -50,6 +50,8 @@ def measure(facts: Facts, spans: Sequence[Span]) -> tuple[RangePass, ...]:
         **_memory(facts, ranges),
         **_kernels(facts, ranges, inside),
     }
+    if with_rows:
+        columns["kernel_rows"] = kernel_table(facts, ranges).rows()
     return tuple(
         RangePass(
             label=span.label,
@@ -107,17 +109,21 @@ def _memory(facts: Facts, ranges: Ranges) -> dict[str, Sequence[Any]]:
     return {name: values.tolist() for name, values in zip(names, found, strict=True)}
 
 
+def kernel_table(facts: Facts, ranges: Ranges) -> KernelTable:
+    """Kernels of each range: those of the device where the trace has device events, else operators."""
+    if len(facts.trace.device):
+        return device_kernels(facts, launched_in(facts, ranges))
+    return operator_kernels(facts, ranges.inside(facts.trace.operators))
+
+
 def _kernels(facts: Facts, ranges: Ranges, inside: Inside) -> dict[str, Sequence[Any]]:
     """Device events where the trace has any, else leaves among the operators."""
-    rows: list[tuple[KernelRow, ...]]
     if not len(facts.trace.device):
-        rows = operator_rows(facts, inside)
-        return {"kernels": inside.count(facts.leaf).tolist(), "kernel_rows": rows}
+        return {"kernels": inside.count(facts.leaf).tolist()}
     launched = launched_in(facts, ranges)
     kernel = facts.trace.device.kind[launched.rows] == KERNEL
     return {
         "kernels": launched.count(kernel).tolist(),
         "copies_and_sets": launched.count(~kernel).tolist(),
-        "kernel_rows": device_rows(facts, launched),
         "device": device_times(facts, ranges, launched),
     }

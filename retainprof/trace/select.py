@@ -12,14 +12,14 @@ from retainprof.trace.columns import Column, Marks
 from retainprof.trace.facts import Facts
 from retainprof.trace.trace import Trace
 
-__all__ = ["DEFAULT_LABEL", "STEP", "annotations", "kinds", "labelled"]
+__all__ = ["DEFAULT_LABEL", "STEP", "kinds", "labelled", "user_marks"]
 
 STEP: Final = re.compile(r"ProfilerStep#?\d*|ProfilerStep\*?")
 DEFAULT_LABEL: Final = re.compile(r"backward|autograd\.grad", re.IGNORECASE)
 Kind = Literal["label", "step", "wraps", "other"]
 
 
-def annotations(trace: Trace) -> Marks:
+def user_marks(trace: Trace) -> Marks:
     """User annotations; traces of 2021 have their steps among the operators."""
     if len(trace.marks):
         return trace.marks

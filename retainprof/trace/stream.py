@@ -56,6 +56,8 @@ class EventStream:
             self._rest += block
             yield from self._whole_events()
         if not self._ended:
+            yield from self._whole_events()
+        if not self._ended:
             yield from self._last_events()
         self._close(source)
 

@@ -12,8 +12,9 @@ import pytest
 
 from retainprof.trace import read
 from retainprof.trace.facts import Facts
-from retainprof.trace.figures import DeviceBytes, FileFigures, RangeFigures, file_figures, range_figures
-from retainprof.trace.select import annotations, kinds
+from retainprof.trace.figures import FileFigures, RangeFigures, file_figures, range_figures
+from retainprof.trace.memory import DeviceBytes
+from retainprof.trace.select import kinds, user_marks
 from retainprof.trace.trace import Trace
 
 TRACES = Path(__file__).resolve().parents[3] / "shared" / "traces"
@@ -72,7 +73,7 @@ def test_orphans_were_launched_before_the_window(name: str) -> None:
 @pytest.mark.parametrize("name", FILES)
 def test_ranges(name: str) -> None:
     trace, facts, truth = loaded(name)
-    marks = annotations(trace)
+    marks = user_marks(trace)
     found_kinds = kinds(facts, marks)
     kept = [i for i, kind in enumerate(found_kinds) if kind != "other"] or list(range(len(marks)))
     figures = range_figures(facts, marks.take(np.array(kept, np.int64)))
