@@ -17,7 +17,7 @@ except ImportError:
 
 __all__ = ["BLOCK_BYTES", "Blocks"]
 
-BLOCK_BYTES: Final = 2 << 20
+BLOCK_BYTES: Final = 1 << 19
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _GZIP_WINDOW: Final = 31
 _BROKEN: tuple[type[Exception], ...] = (zlib.error, fast_zlib.error, EOFError)

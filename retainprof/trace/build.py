@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from itertools import compress
 from typing import Any, Final
 
 import numpy as np
@@ -91,50 +92,53 @@ class Builder:
         return others.get(category)
 
     def _spans(self, group: list[AnyEvent]) -> tuple[list[AnyEvent], Marks]:
-        group = [event for event in group if event.ph == "X"]
-        start = _times(group)
-        duration = from_doubles(np.array([event.dur for event in group], np.float64))
-        timed = start != MISSING_NS
-        if not timed.all():
-            self.without_time += len(group) - int(timed.sum())
-            group = [event for event, fine in zip(group, timed.tolist(), strict=True) if fine]
-            start, duration = start[timed], duration[timed]
-        names, threads = self.names, self.threads
+        """The events that have a start, and their columns; a length that is missing or negative is 0."""
+        start, us = _times(group), np.array([event.dur for event in group], np.float64)
+        if np.isnan(us).any():
+            group, start, us = self._whole(group, start, us)
+        if (start == MISSING_NS).any():
+            self.without_time += int((start == MISSING_NS).sum())
+            group, start, us = _only(start != MISSING_NS, group, start, us)
+        names = self.names
         return group, Marks(
             start=start,
-            end=start + np.maximum(duration, 0),
+            end=start + np.maximum(from_doubles(us), 0),
             name=np.array([names[event.name] for event in group], np.int32),
-            thread=np.array([threads[event.pid, event.tid] for event in group], np.int32),
+            thread=self._threads(group),
         )
+
+    def _whole(self, group: list[AnyEvent], start: Column, us: Column) -> tuple[list[AnyEvent], Column, Column]:
+        """Without what is no event of a length at all (another ``ph`` than X)."""
+        return _only(np.array([event.ph == "X" for event in group], bool), group, start, us)
+
+    def _threads(self, group: list[AnyEvent]) -> Column:
+        threads = self.threads
+        return np.array([threads[event.pid, event.tid] for event in group], np.int32)
 
     def _add_operators(self, _: str, group: list[AnyEvent]) -> None:
         group, spans = self._spans(group)
-        args = [event.args for event in group]
-        dims = self.dims
+        args, dims = [event.args for event in group], self.dims
         self.operators.append(
             Operators(
                 **vars(spans),
-                external=_integers(a.external for a in args),
-                sequence=_integers(a.sequence for a in args),
-                forward_thread=_integers(a.forward_thread for a in args),
+                sequence=_integers([a.sequence for a in args]),
+                forward_thread=_integers([a.forward_thread for a in args]),
                 dims=np.array([dims[bytes(a.dims)] for a in args], np.int32),
             )
         )
 
     def _add_launches(self, _: str, group: list[AnyEvent]) -> None:
         group, spans = self._spans(group)
-        self.launches.append(Launches(**vars(spans), correlation=_integers(e.args.correlation for e in group)))
+        self.launches.append(Launches(**vars(spans), correlation=_integers([e.args.correlation for e in group])))
 
     def _add_device(self, category: str, group: list[AnyEvent]) -> None:
         group, spans = self._spans(group)
         args, grids = [event.args for event in group], self.grids
-        external = [a.external if a.external >= 0 else a.external_old for a in args]
         self.device.append(
             Device(
                 **vars(spans),
                 kind=np.full(len(group), _DEVICE_KINDS[category], np.int8),
-                correlation=_integers(a.correlation for a in args),
-                external=_integers(external),
+                correlation=_integers([a.correlation for a in args]),
                 grid=np.array([grids[bytes(a.grid), bytes(a.block)] for a in args], np.int32),
             )
         )
@@ -155,15 +159,14 @@ class Builder:
         if not group:
             return
         start, args = _times(group), [event.args for event in group]
-        threads = self.threads
         found = Allocations(
             start=start,
-            thread=np.array([threads[event.pid, event.tid] for event in group], np.int32),
-            nbytes=_integers((a.nbytes for a in args), missing=0),
-            address=_integers(a.address for a in args),
-            device_type=_integers((a.device_type for a in args), np.int16),
-            device_id=_integers((a.device_id for a in args), np.int16),
-            total=_integers(a.total for a in args),
+            thread=self._threads(group),
+            nbytes=_integers([a.nbytes for a in args], missing=0),
+            address=_integers([a.address for a in args]),
+            device_type=_integers([a.device_type for a in args], np.int16),
+            device_id=_integers([a.device_id for a in args], np.int16),
+            total=_integers([a.total for a in args]),
         )
         timed = start != MISSING_NS
         self.without_time += len(group) - int(timed.sum())
@@ -181,12 +184,18 @@ def _times(group: list[AnyEvent]) -> Column:
     return from_doubles(us)
 
 
-def _integers(values: Iterable[float], dtype: type[Any] = np.int64, missing: int = -1) -> Column:
+def _only(mask: Column, group: list[AnyEvent], start: Column, us: Column) -> tuple[list[AnyEvent], Column, Column]:
+    return list(compress(group, mask.tolist())), start[mask], us[mask]
+
+
+def _integers(values: list[float], dtype: type[Any] = np.int64, missing: int = -1) -> Column:
     """Whole numbers; ``missing`` for what does not fit."""
-    doubles = np.array(list(values), np.float64)
+    doubles = np.array(values, np.float64)
     info = np.iinfo(dtype)
-    fits = (doubles >= max(info.min, -(2**62))) & (doubles <= min(info.max, 2**62))
-    return (doubles if fits.all() else np.where(fits, doubles, missing)).astype(dtype)
+    low, high = max(info.min, -(2**62)), min(info.max, 2**62)
+    if not len(doubles) or (doubles.min() >= low and doubles.max() <= high):  # False for nan
+        return doubles.astype(dtype)
+    return np.where((doubles >= low) & (doubles <= high), doubles, missing).astype(dtype)
 
 
 def empty(table: type[Any]) -> Any:

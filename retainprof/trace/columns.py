@@ -56,7 +56,6 @@ class Marks(Table):
 class Operators(Marks):
     """Operators, node evaluations and engine events; ids are -1 where they are missing."""
 
-    external: Column
     sequence: Column
     forward_thread: Column
     dims: Column
@@ -75,7 +74,6 @@ class Device(Marks):
 
     kind: Column
     correlation: Column
-    external: Column
     grid: Column
 
 

@@ -20,8 +20,6 @@ class Args(msgspec.Struct, frozen=True, gc=False):
     """What stands under ``args``; numbers as doubles, which hold every id and address exactly (below 2**53)."""
 
     correlation: float = ABSENT
-    external: float = msgspec.field(default=ABSENT, name="External id")
-    external_old: float = msgspec.field(default=ABSENT, name="external id")
     sequence: float = msgspec.field(default=ABSENT, name="Sequence number")
     forward_thread: float = msgspec.field(default=ABSENT, name="Fwd thread id")
     dims: msgspec.Raw = msgspec.field(default=NOTHING, name="Input Dims")
@@ -30,7 +28,6 @@ class Args(msgspec.Struct, frozen=True, gc=False):
     device_type: float = msgspec.field(default=ABSENT, name="Device Type")
     device_id: float = msgspec.field(default=ABSENT, name="Device Id")
     total: float = msgspec.field(default=ABSENT, name="Total Allocated")
-    stream: float = ABSENT
     grid: msgspec.Raw = NOTHING
     block: msgspec.Raw = NOTHING
 
