@@ -17,7 +17,7 @@ from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
 from retainprof import labels
 from retainprof.capture.observe import Observer
-from retainprof.capture.profiler_private import profiler_is_active
+from retainprof.capture.profiler_private import enter_annotation, leave_annotation, profiler_is_active
 from retainprof.errors import CaptureError, StoreError
 
 __all__ = ["LabelObserver", "Recorder", "label"]
@@ -42,12 +42,10 @@ class LabelObserver(Observer):
         self._losses = 0
 
     def _enter(self, text: str) -> None:
-        entered = record_function(text)
-        entered.__enter__()  # type: ignore[no-untyped-call]
-        self._open.append(entered)
+        self._open.append(enter_annotation(text))
 
     def _leave(self) -> None:
-        self._open.pop().__exit__(None, None, None)
+        leave_annotation(self._open.pop())
 
     def forward_begin(self, segment: int) -> None:
         self._enter(labels.make("forward", segment))
