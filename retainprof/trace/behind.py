@@ -39,8 +39,7 @@ def node_costs(facts: Facts, calls: Calls) -> tuple[tuple[NodeCost, ...], ...]:
     kernel_which, kernel_node, kernel_ns = _kernels(facts, calls)
     size = len(rows)
     call, node = np.concatenate([which, kernel_which]), np.concatenate([rows, kernel_node])
-    safe = np.maximum(node, 0)
-    parts = [np.where(node < 0, 0, part[safe]) for part in (operators.name, forward + 1, module + 1)]
+    parts = [np.append(part, 0)[node] for part in (operators.name, forward + 1, module + 1)]  # node -1: the 0
     groups = Groups.by(call, *parts)
     evaluated = np.arange(len(call)) < size
     time = groups.sum(np.concatenate([np.zeros(size, np.int64), kernel_ns]))

@@ -57,7 +57,8 @@ class Facts:
         """For each of ``rows``, itself if it is ``wanted`` (a mask), else the innermost wanted one around it; -1: none."""
         rows = rows.copy()
         while True:
-            wrong = np.flatnonzero((rows >= 0) & ~wanted[rows])
+            inside = np.flatnonzero(rows >= 0)
+            wrong = inside[~wanted[rows[inside]]]
             if not len(wrong):
                 return rows
             rows[wrong] = self.nest.parent[rows[wrong]]

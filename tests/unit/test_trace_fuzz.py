@@ -6,6 +6,7 @@ import gzip
 import json
 import random
 import tracemalloc
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,16 @@ def test_undamaged(tmp_path: Path) -> None:
     ]
     assert [call.retained_bytes_after for call in found.calls] == [512, 512]
     assert found.notes == ()
+
+
+@pytest.mark.parametrize("left_out", range(1, 5))
+def test_kinds_left_out(tmp_path: Path, left_out: int) -> None:
+    """Whole categories missing, in every combination."""
+    for gone in combinations(sorted({event["cat"] for event in small()}), left_out):
+        events = [event for event in small() if event["cat"] not in gone]
+        found = examined(tmp_path / "t.json", json.dumps({"traceEvents": events}).encode())
+        assert found is not None
+        assert len(found.calls) == (0 if {"user_annotation", "cpu_op"} <= {*gone} else 2)
 
 
 @QUICK
