@@ -6,6 +6,7 @@ import gzip
 import json
 import random
 import tracemalloc
+from copy import deepcopy
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -155,7 +156,7 @@ def _spoil(event: dict[str, Any], chance: random.Random) -> None:
     if chance.random() < 0.3:
         into.pop(name, None)
     else:
-        into[name] = chance.choice(ODD)
+        into[name] = deepcopy(chance.choice(ODD))
 
 
 @pytest.mark.parametrize(
