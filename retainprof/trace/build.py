@@ -108,8 +108,8 @@ class Builder:
         )
 
     def _whole(self, group: list[AnyEvent], start: Column, us: Column) -> tuple[list[AnyEvent], Column, Column]:
-        """Without what is no event of a length at all (another ``ph`` than X)."""
-        return _only(np.array([event.ph == "X" for event in group], bool), group, start, us)
+        """Without what has no length and is not meant to have one: begins, ends and instants."""
+        return _only(~np.isnan(us) | np.array([event.ph == "X" for event in group], bool), group, start, us)
 
     def _threads(self, group: list[AnyEvent]) -> Column:
         threads = self.threads

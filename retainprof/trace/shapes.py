@@ -52,6 +52,8 @@ def short_name(name: str, limit: int = 72) -> str:
 
     Names of functions inside ``{lambda...}`` chains are kept; what is longer than ``limit`` has its middle cut out.
     """
+    if "::" in name[:6] and "<" not in name:  # aten::add_
+        return name
     text = _ANONYMOUS.sub("", name.removeprefix("void "))
     text = _LAMBDA.sub("", _without_arguments(text))
     text = _SCOPE.sub("", text)

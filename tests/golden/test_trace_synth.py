@@ -1,164 +1,148 @@
-"""Generated traces of labelled calls over a retained graph: everything their generator knows is found again."""
+"""Generated traces: every figure of the generator's own books, with and without labels."""
 
 from __future__ import annotations
 
 import importlib.util
 import json
-from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from retainprof.trace import Trace, read
-from retainprof.trace.calls import Calls, find_calls
+from retainprof.trace import TraceReport, analyze, read
 from retainprof.trace.engine import engine_calls
 from retainprof.trace.facts import Facts
-from retainprof.trace.figures import RangeFigures, file_figures, range_figures
-from retainprof.trace.held import held
-from retainprof.trace.measure import Span, measure
+from retainprof.trace.figures import range_figures
+from retainprof.trace.report import TraceCall
+from retainprof.trace.select import labelled
 
 SYNTH = Path(__file__).resolve().parents[3] / "shared" / "traces" / "synth.py"
-pytestmark = pytest.mark.skipif(not SYNTH.exists(), reason=f"needs the generator {SYNTH}")
-SCALAR_BYTES = 512  # what the allocator hands out for one number
-SHAPES = [
-    pytest.param(calls, retain_last, seed, id=f"{calls}-calls-{'leak' if retain_last else 'free'}-seed-{seed}")
-    for calls in (2, 3, 5, 8)
-    for retain_last, seed in ((False, calls), (True, 100 + calls))
-]
-Generate = Callable[..., tuple[Trace, dict[str, Any]]]
+pytestmark = pytest.mark.skipif(not SYNTH.exists(), reason=f"needs {SYNTH}")
+
+PLANS = {
+    "two calls": "--calls 2 --layers 1 --steps 2 --seed 1",
+    "three calls, compressed": "--calls 3 --layers 4 --steps 3 --seed 2 --gzip",
+    "eight calls, last retains": "--calls 8 --layers 3 --steps 2 --seed 3 --retain-last",
+    "five calls, other sizes": "--calls 5 --layers 2 --steps 1 --seed 4 --params-bytes 1000 --saved-bytes 70000",
+    "one step of a deep one": "--calls 4 --layers 60 --steps 1 --seed 5 --retain-last",
+    "own labels": "--calls 3 --layers 2 --steps 2 --seed 6 --label retainprof::call[{call}]",
+    "100,000 events": "--calls 3 --layers 20 --events 100000 --seed 7",
+}
 
 
-@pytest.fixture
-def generate(tmp_path: Path) -> Generate:
-    """Makes a trace with the options given and reads it; returns it with its truth."""
-
-    def make(*words: str, suffix: str = ".json") -> tuple[Trace, dict[str, Any]]:
-        spec = importlib.util.spec_from_file_location("synth", SYNTH)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        path = tmp_path / f"trace{suffix}"
-        module.main(["--out", str(path), *words])
-        return read(path), json.loads(Path(f"{path}.truth.json").read_text())
-
-    return make
+@cache
+def _generator() -> Any:
+    spec = importlib.util.spec_from_file_location("synth", SYNTH)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
-def _words(calls: int, retain_last: bool, seed: int) -> list[str]:
-    shape = f"--steps 3 --calls {calls} --layers 3 --seed {seed}".split()
-    return [*shape, *(["--retain-last"] if retain_last else [])]
+@pytest.fixture(params=PLANS, scope="module")
+def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """A trace and its truth."""
+    path = tmp_path_factory.mktemp("synth") / "host_0.1.pt.trace.json"
+    _generator().main(["--out", str(path), *PLANS[request.param].split()])
+    return path, json.loads(Path(f"{path}.truth.json").read_text())
 
 
-def _expected(truth: dict[str, Any]) -> list[dict[str, Any]]:
-    return [{"step": step["step"], **call} for step in truth["steps"] for call in step["calls"]]
+def test_every_call(made: tuple[Path, dict[str, Any]]) -> None:
+    path, truth = made
+    report = analyze(read(path))
+    assert report.file.events == truth["events"]
+    assert report.file.orphans == truth["orphans"]
+    assert report.file.memory_events == truth["memory_events"]
+    assert report.file.memory_order_breaks == 0
+    assert report.file.frees_of_unknown_birth == 0
+    assert (report.steps, report.found_by, report.steps_by) == (truth["number_of_steps"], "label", "ProfilerStep")
+    expected = [call for step in truth["steps"] for call in step["calls"]]
+    assert len(report.calls) == len(expected)
+    for call, want in zip(report.calls, expected, strict=True):
+        assert _call(call) == {name: want[name] for name in _call(call)}
+    _retained(report, truth)
 
 
-@pytest.mark.parametrize(("calls", "retain_last", "seed"), SHAPES)
-def test_calls(generate: Generate, calls: int, retain_last: bool, seed: int) -> None:
-    trace, truth = generate(*_words(calls, retain_last, seed))
-    facts = Facts(trace)
-    found, expected = find_calls(facts), _expected(truth)
-    assert (trace.events, trace.notes) == (truth["events"], ())
-    assert file_figures(facts).orphans == truth["orphans"]
-    assert len(trace.memory) == truth["memory_events"]
-    assert list(found.names) == [call["label"] for call in expected]
-    assert found.step.tolist() == [call["step"] for call in expected]
-    assert found.index.tolist() == [call["call"] for call in expected]
-    assert [start / 1000 for start in found.marks.start.tolist()] == [call["start_us"] for call in expected]
-    for one, call in zip(range_figures(facts, found.marks), expected, strict=True):
-        assert _launched(one) == _launched_truth(call)
-        assert _evaluated(one) == {name: call[name] for name in ("engine_events", "accumulate_grad", "ops")}
-        memory = (one.memory_events, one.memory[0].allocated_bytes, one.memory[0].freed_bytes)
-        assert memory == (call["memory_events"], call["allocated_bytes"], call["freed_bytes"])
-
-
-@pytest.mark.parametrize(("calls", "retain_last", "seed"), SHAPES)
-def test_accumulation_and_sharing(generate: Generate, calls: int, retain_last: bool, seed: int) -> None:
-    trace, truth = generate(*_words(calls, retain_last, seed))
-    facts = Facts(trace)
-    found, expected = find_calls(facts), _expected(truth)
-    for one, call in zip(_measured(facts, found), expected, strict=True):
-        assert (one.accumulate.stolen, one.accumulate.added) == (call["steals"], call["adds"])
-        assert (one.accumulate.copied, one.fan_in_adds, one.forward_ops_in_backward) == (0, 0, 0)
-        assert one.net_bytes == call["allocated_bytes"] - call["freed_bytes"]
-    # all but the root of each call and the accumulations (without a number): three nodes a layer
-    assert found.shared.tolist() == [0 if call["call"] == 0 else 3 * 3 for call in expected]
-    assert len(set(found.graph.tolist())) == truth["number_of_steps"]
-
-
-def _measured(facts: Facts, calls: Calls) -> tuple[Any, ...]:
-    bounds = zip(calls.marks.start.tolist(), calls.marks.end.tolist(), strict=True)
-    return measure(facts, [Span("", 0, start, end) for start, end in bounds])
-
-
-@pytest.mark.parametrize(("calls", "retain_last", "seed"), SHAPES)
-def test_retained_bytes(generate: Generate, calls: int, retain_last: bool, seed: int) -> None:
-    trace, truth = generate(*_words(calls, retain_last, seed))
-    facts = Facts(trace)
-    for one, step in zip(held(facts, find_calls(facts)), truth["steps"], strict=True):
-        assert one.step == step["step"]
-        assert one.after_forward_bytes == step["saved_bytes_after_forward"] + calls * SCALAR_BYTES
-        assert list(one.after_call_bytes) == [call["retained_bytes_after"] for call in step["calls"]]
-        freed = [sum(r.bytes for r in one.releases if r.freed_in_call == k) for k in range(calls)]
-        assert freed == [call["freed_saved_bytes"] for call in step["calls"]]
-
-
-@pytest.mark.parametrize(("calls", "retain_last", "seed"), SHAPES)
-def test_without_labels(generate: Generate, calls: int, retain_last: bool, seed: int) -> None:
-    """The engine's own events tell the same calls; only the free of the root's gradient lies after them."""
-    trace, truth = generate(*_words(calls, retain_last, seed))
-    facts = Facts(trace)
-    for one, call in zip(range_figures(facts, engine_calls(facts)), _expected(truth), strict=True):
-        assert _launched(one, ends=False) == _launched_truth(call, ends=False)
-        assert _evaluated(one) == {name: call[name] for name in ("engine_events", "accumulate_grad", "ops")}
-        memory = (one.memory_events, one.memory[0].allocated_bytes, one.memory[0].freed_bytes)
-        assert memory == (call["memory_events"] - 1, call["allocated_bytes"], call["freed_bytes"] - SCALAR_BYTES)
-
-
-def test_other_labels_and_compression(generate: Generate) -> None:
-    words = ["--steps", "2", "--calls", "2", "--layers", "2", "--seed", "9", "--label"]
-    trace, truth = generate(*words, 'loss "{call}" \\ é backward', suffix=".json.gz")
-    found = find_calls(Facts(trace))
-    assert list(found.names) == [call["label"] for call in _expected(truth)]
-    assert found.names[1] == 'loss "1" \\ é backward'
-
-
-@pytest.mark.slow
-def test_a_million_events(generate: Generate) -> None:
-    trace, truth = generate(
-        *["--calls", "4", "--layers", "40", "--events", "1000000", "--seed", "5"], suffix=".json.gz"
-    )
-    facts = Facts(trace)
-    found, expected = find_calls(facts), _expected(truth)
-    assert trace.events == truth["events"] >= 1_000_000
-    assert len(trace.memory) == truth["memory_events"]
-    figures = range_figures(facts, found.marks)
-    assert [_launched(one) for one in figures] == [_launched_truth(call) for call in expected]
-    retained = [held_after for step in held(facts, found) for held_after in step.after_call_bytes]
-    assert retained == [call["retained_bytes_after"] for call in expected]
-    assert np.array_equal(found.index, [call["call"] for call in expected])
-
-
-def _launched(one: RangeFigures, *, ends: bool = True) -> dict[str, Any]:
-    """The device side, in the words of the truth."""
+def _call(call: TraceCall) -> dict[str, Any]:
+    """A call in the names and units of the truth."""
+    figures = call.figures
+    assert call.device is not None
+    assert call.freed_bytes is not None
     return {
-        "kernels": one.kernels,
-        "copies": one.copies_and_sets,
-        "kernel_time_ns": one.kernel_time_ns,
-        "on_label_thread": one.kernels + one.copies_and_sets - one.off_thread,
-        "device_span_ns": one.device_span_ns,
-        "kernels_by_name": {kernel.name: [kernel.count, kernel.ns] for kernel in one.kernels_by_name},
-        **({"ends_after_label_ns": one.ends_after_range_ns} if ends else {}),
+        "call": call.index,
+        "label": call.label,
+        "start_us": call.start_ns / 1000,
+        "dur_us": call.profiled_wall_ns / 1000,
+        "kernels": call.kernels,
+        "copies": call.copies_and_sets,
+        "kernel_time_ns": figures.kernel_time_ns,
+        "on_label_thread": call.kernels + call.copies_and_sets - figures.off_thread,
+        "device_span_ns": call.device.span_ns,
+        "ends_after_label_ns": call.device.ends_after_range_ns,
+        "engine_events": call.nodes,
+        "accumulate_grad": figures.accumulate_grad,
+        "steals": call.accumulate.stolen,
+        "adds": call.accumulate.added,
+        "ops": figures.ops,
+        "memory_events": figures.memory_events,
+        "allocated_bytes": call.allocated_bytes,
+        "freed_bytes": call.freed_bytes,
+        "retained_bytes_after": call.retained_bytes_after,
+        "kernels_by_name": {kernel.name: [kernel.count, kernel.ns] for kernel in figures.kernels_by_name},
     }
 
 
-def _launched_truth(call: dict[str, Any], *, ends: bool = True) -> dict[str, Any]:
-    names = ("kernels", "copies", "kernel_time_ns", "on_label_thread", "device_span_ns", "kernels_by_name")
-    return {name: call[name] for name in (*names, *(["ends_after_label_ns"] if ends else []))}
+def _retained(report: TraceReport, truth: dict[str, Any]) -> None:
+    """What the graph saved and the losses' scalars are alive after the forward; each call frees what the books say."""
+    for held, step in zip(report.retained, truth["steps"], strict=True):
+        scalars = step["calls"][0]["retained_bytes_after"] - step["calls"][0]["saved_bytes_held_after"]
+        assert held.after_forward_bytes == step["saved_bytes_after_forward"] + scalars
+        for call in step["calls"]:
+            freed = sum(release.bytes for release in held.releases if release.freed_in_call == call["call"])
+            assert freed == call["freed_saved_bytes"]
 
 
-def _evaluated(one: RangeFigures) -> dict[str, int]:
-    return {name: getattr(one, name) for name in ("engine_events", "accumulate_grad", "ops")}
+def test_calls_share_one_graph(made: tuple[Path, dict[str, Any]]) -> None:
+    """Each call has one node of its own, its loss's; relu, addmm and t of every layer are shared with call 0."""
+    path, truth = made
+    for call in analyze(read(path)).calls:
+        assert call.graph == 0
+        assert call.nodes_shared_with_earlier == (3 * truth["layers"] if call.index else 0)
+
+
+def test_first_against_later(made: tuple[Path, dict[str, Any]]) -> None:
+    """A later call adds where the first one steals: one kernel for each weight and bias, and nothing else."""
+    path, truth = made
+    for later in analyze(read(path)).first_vs_later:
+        different = [row for row in later.kernels if row.status != "same"]
+        assert [(row.status, row.first_count, row.later_count) for row in different] == [
+            ("only_later", 0, 2 * truth["layers"])
+        ]
+        assert "CUDAFunctor_add" in different[0].name
+
+
+def test_without_labels_the_same_calls(made: tuple[Path, dict[str, Any]]) -> None:
+    path, truth = made
+    trace = read(path)
+    facts = Facts(trace)
+    found = engine_calls(facts)
+    labels = trace.marks.take(labelled(trace))
+    assert len(found) == len(labels) == truth["number_of_steps"] * truth["calls_per_step"]
+    for mine, theirs in zip(range_figures(facts, found), range_figures(facts, labels), strict=True):
+        assert mine.engine_events == theirs.engine_events
+        assert mine.kernels_by_name == theirs.kernels_by_name
+        assert mine.off_thread == theirs.off_thread
+
+
+def test_forward_behind_the_kernels_of_every_call(made: tuple[Path, dict[str, Any]]) -> None:
+    """Arrows link only the first evaluation of a node; sequence numbers link all."""
+    path, truth = made
+    layers = truth["layers"]
+    for call in analyze(read(path)).by_call:
+        behind = {node.node: (node.forward_op, node.evaluations) for node in call.nodes if node.node}
+        assert behind["AddmmBackward0"] == ("aten::addmm", layers)
+        assert behind["TBackward0"] == ("aten::t", layers)
+        assert behind["MseLossBackward0"] == ("aten::mse_loss", 1)
+        assert behind["torch::autograd::AccumulateGrad"] == ("", 2 * layers)
