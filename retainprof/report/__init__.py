@@ -18,9 +18,11 @@ def write_reports(result: Result, folder: RunFolder) -> None:
         StoreError: the folder can no longer be written.
     """
     from retainprof.analysis.answers import answers
-    from retainprof.report import markdown, tensorboard
+    from retainprof.report import html, markdown, tensorboard
     from retainprof.store import write_atomic
 
-    text = markdown.render(result, answers(result))
+    answered = answers(result)
+    text = markdown.render(result, answered)
     write_atomic(folder.root / "report.md", text.encode())
+    write_atomic(folder.root / "report.html", html.render(result, answered).encode())
     tensorboard.write(result, folder, text)

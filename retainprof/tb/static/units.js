@@ -1,0 +1,49 @@
+// The same words for nanoseconds, bytes, counts and ratios as retainprof/units.py; a test holds the two together.
+const NS = [[1e9, "s"], [1e6, "ms"], [1e3, "µs"], [1, "ns"]];
+const BYTES = [[2 ** 40, "TiB"], [2 ** 30, "GiB"], [2 ** 20, "MiB"], [2 ** 10, "KiB"]];
+const FLOPS = [[1e15, "PFLOP"], [1e12, "TFLOP"], [1e9, "GFLOP"], [1e6, "MFLOP"], [1e3, "kFLOP"], [1, "FLOP"]];
+const MISSING = "–";
+
+const none = (value) => value === null || value === undefined;
+
+function fixed(value, places) {
+  return value.toLocaleString("en-US", {minimumFractionDigits: places, maximumFractionDigits: places, roundingMode: "halfEven"});
+}
+
+function three(value) {
+  if (value === 0) return "0";
+  return fixed(value, Math.max(0, 2 - Math.floor(Math.log10(Math.abs(value)) + 1e-9)));
+}
+
+export function ns(value) {
+  if (none(value)) return MISSING;
+  const [size, unit] = NS.find(([least]) => Math.abs(value) >= least) || NS[3];
+  return `${three(value / size)} ${unit}`;
+}
+
+export function intervalNs(interval) {
+  if (none(interval)) return MISSING;
+  const [size, unit] = NS.find(([least]) => Math.abs(interval[1]) >= least) || NS[3];
+  return `${three(interval[0] / size)} to ${three(interval[1] / size)} ${unit}`;
+}
+
+export function bytes(value) {
+  if (none(value)) return MISSING;
+  const found = BYTES.find(([least]) => Math.abs(value) >= least);
+  return found ? `${fixed(value / found[0], 1)} ${found[1]}` : `${value} B`;
+}
+
+export function count(value) {
+  return none(value) ? MISSING : value.toLocaleString("en-US");
+}
+
+export function flops(value) {
+  if (none(value)) return MISSING;
+  const found = FLOPS.find(([least]) => Math.abs(value) >= least);
+  return found ? `${three(value / found[0])} ${found[1]}` : "0 FLOP";
+}
+
+export function ratio(value) {
+  if (none(value)) return MISSING;
+  return value > 0.95 && value < 1.05 ? `${fixed(value, 3)}x` : `${three(value)}x`;
+}
