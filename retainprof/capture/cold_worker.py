@@ -14,6 +14,7 @@ import torch
 
 from retainprof.capture.build import build_runner, build_workload
 from retainprof.capture.cold import ColdRequest, ColdStep
+from retainprof.capture.cold_pages import own_pages
 from retainprof.capture.timing import Timer, timer_for
 
 try:
@@ -89,6 +90,7 @@ def _forked(request: ColdRequest, index: int, out: IO[bytes]) -> None:
     child = os.fork()
     if child == 0:
         try:
+            own_pages()
             _answer(request, index, out)
         finally:
             os._exit(0)
