@@ -29,7 +29,7 @@ def test_no_page_is_copied_on_write_afterwards() -> None:
         os.write(writing, f"{faults} {int(whole)}".encode())
         os._exit(0)
     os.wait()
-    faults, whole = map(int, os.read(reading, 100).split())
-    assert whole == 1
+    faults, was_whole = map(int, os.read(reading, 100).split())
+    assert was_whole == 1
     assert faults < pages / 100
     assert block[0] == 7
