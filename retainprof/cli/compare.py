@@ -1,0 +1,42 @@
+"""``retainprof compare BASE CONTENDER``: two run folders or two traces; a condition makes it fail, for use in CI."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+
+def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare the command and its options."""
+    p = commands.add_parser("compare", help="compare two runs, or two traces, and fail on a condition")
+    p.add_argument("base", type=Path, metavar="BASE", help="a run folder, its result.json, or a trace")
+    p.add_argument("contender", type=Path, metavar="CONTENDER", help="another of the same kind")
+    p.add_argument(
+        "--fail-on",
+        action="append",
+        default=[],
+        metavar="CONDITION",
+        help="exit code 1 if so: 'later/first > 1.2', 'step slower 5%%', 'retained_after_last > 0', 'kernels added' "
+        "(repeatable; a ratio counts only with its whole interval)",
+    )
+    p.add_argument("--json", metavar="FILE", help="write the comparison as JSON; - prints it alone")
+    p.add_argument("--markdown", metavar="FILE", help="write it as Markdown, for a pull request; - prints it alone")
+    p.add_argument("--anyway", action="store_true", help="compare although device or dtype differ")
+    p.add_argument("--full", action="store_true", help="every kernel that differs")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Compare the two."""
+    from retainprof.compare_app import CompareOptions, compare_paths
+
+    return compare_paths(
+        CompareOptions(
+            base=options.base,
+            contender=options.contender,
+            fail_on=tuple(options.fail_on),
+            json=options.json,
+            markdown=options.markdown,
+            anyway=options.anyway,
+            full=options.full,
+        )
+    )
