@@ -100,13 +100,13 @@ def _step(times: StepTimes, cold: Sequence[ColdStep], evidence: Evidence) -> Ste
         wall_ns=_samples(times.step_wall),
         cpu_ns=_samples(times.step_cpu),
         cold_wall_ns=_samples([step.step_wall_ns for step in cold]),
-        peak_bytes=evidence.peak_bytes,
+        peak_bytes=evidence.timeline.peak_bytes,
         flops=None if evidence.flops is None else evidence.flops.step,
         forwards=None if evidence.books is None else evidence.books.forwards,
         rss=_rss(evidence),
         device_memory=None if evidence.books is None else evidence.books.device_memory,
-        timeline=evidence.timeline,
-        bands=evidence.bands,
+        timeline=evidence.timeline.points,
+        bands=evidence.timeline.bands,
     )
 
 

@@ -16,19 +16,20 @@ import msgspec
 import torch
 from torch import Tensor
 
-from retainprof import labels
-from retainprof.capture import own_trace
+from retainprof import labels, trace
 from retainprof.capture.labelled import Recorder, label
 from retainprof.capture.ledger import Held, Ledger, walk, walk_pinned
 from retainprof.capture.ledger_visits import visit
 from retainprof.capture.memory import device_memory, reset_device_peak, rss_bytes
 from retainprof.capture.modules import ModuleMap
 from retainprof.capture.observe import Observer, Observers, StopStep
-from retainprof.capture.own_trace import ACCUMULATE
 from retainprof.capture.step import StepRunner
 from retainprof.records import DeviceMemory
 
 __all__ = ["Books", "Point", "Released", "keep_books", "measure_released", "storage_bytes"]
+
+
+ACCUMULATE = "torch::autograd::AccumulateGrad"
 
 
 @dataclass(frozen=True)
@@ -228,6 +229,6 @@ def measure_released(runner: StepRunner, points: list[Point], recorder: Recorder
     with tempfile.TemporaryDirectory(prefix="retainprof-") as folder:
         path = Path(folder) / "released.json"
         recorder.record(len(points), step, path, warmup=0)
-        found = {labels.parse(p.label): p.net_bytes or 0 for p in own_trace.passes(own_trace.read(path))}
+        found = {labels.parse(p.label): p.net_bytes or 0 for p in trace.passes(trace.read(path))}
     freed = {(seen.phase, seen.index): -net for seen, net in found.items() if seen is not None}
     return {point: Released(freed["drop", i], freed["clear", i]) for i, point in enumerate(points)}

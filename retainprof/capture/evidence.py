@@ -15,16 +15,16 @@ from statistics import median_high
 
 import msgspec
 
-from retainprof import labels
+from retainprof import labels, trace
 from retainprof.analysis.kernels import merge
-from retainprof.capture import own_trace
 from retainprof.capture.bytes import Books, Point, Released, keep_books, measure_released
 from retainprof.capture.flops import StepFlops, count_flops
 from retainprof.capture.labelled import LabelObserver, Recorder
 from retainprof.capture.needs import Needs, find_needs, left_after, without_needless
 from retainprof.capture.step import StepRunner
+from retainprof.capture.timeline import Timeline, timeline
 from retainprof.capture.timing import collected
-from retainprof.records import Band, CallError, RangePass, TimelinePoint
+from retainprof.records import CallError, RangePass
 
 __all__ = ["Evidence", "EvidencePlan", "gather"]
 
@@ -62,9 +62,7 @@ class Evidence:
     released: dict[Point, Released] = field(default_factory=dict)
     trace_path: Path | None = None
     error: CallError | None = None
-    timeline: tuple[TimelinePoint, ...] = ()
-    bands: tuple[Band, ...] = ()
-    peak_bytes: int | None = None
+    timeline: Timeline = field(default_factory=Timeline)
 
 
 def gather(runner: StepRunner, plan: EvidencePlan, evidence: Evidence) -> None:
@@ -93,8 +91,8 @@ def _measure_lean(lean: StepRunner, recorder: Recorder) -> Lean:
     with tempfile.TemporaryDirectory(prefix="retainprof-") as folder:
         path = Path(folder) / "lean.json"
         recorder.record(1, step, path)
-        _, _, peak = own_trace.timeline(own_trace.read(path))
-    return Lean(peak_bytes=peak, left_bytes=left_after(lean))
+        seen = timeline(trace.read(path), on_cpu=lean.workload.device.type == "cpu")
+    return Lean(peak_bytes=seen.peak_bytes, left_bytes=left_after(lean))
 
 
 def _recorder(runner: StepRunner, plan: EvidencePlan, *, record_shapes: bool) -> Recorder:
@@ -122,9 +120,9 @@ def _profile(runner: StepRunner, plan: EvidencePlan, evidence: Evidence) -> None
             path = evidence.trace_path = plan.trace_path(time.time_ns())
         recorder = _recorder(runner, plan, record_shapes=plan.record_shapes)
         recorder.record(plan.steps, step, path)
-        written = own_trace.read(path)
-        evidence.timeline, evidence.bands, evidence.peak_bytes = own_trace.timeline(written)
-        _read(own_trace.passes(written), evidence)
+        written = trace.read(path)
+        evidence.timeline = timeline(written, on_cpu=runner.workload.device.type == "cpu")
+        _read(trace.passes(written), evidence)
 
 
 def _read(passes: Sequence[RangePass], evidence: Evidence) -> None:

@@ -38,11 +38,11 @@ def retained(evidence: Evidence) -> Retained:
 def _cost(evidence: Evidence, books: Books) -> RetainCost | None:
     """What the flags cost against the same step with only those that are needed."""
     last = evidence.released.get(books.points[-1])
-    if last is None or evidence.peak_bytes is None:
+    if last is None or evidence.timeline.peak_bytes is None:
         return None
-    lean = evidence.lean or Lean(peak_bytes=evidence.peak_bytes, left_bytes=last.dropped)
+    lean = evidence.lean or Lean(peak_bytes=evidence.timeline.peak_bytes, left_bytes=last.dropped)
     return RetainCost(
-        peak_with_bytes=evidence.peak_bytes,
+        peak_with_bytes=evidence.timeline.peak_bytes,
         peak_without_bytes=lean.peak_bytes,
         after_last_with_bytes=last.dropped,
         after_last_without_bytes=lean.left_bytes,

@@ -1,4 +1,7 @@
-"""Reads back the trace that the evidence pass has just written: one pass for each of our own labels."""
+"""A second reader of traces, for tests only: one pass for each label of ours. Shares no code with ``retainprof.trace``.
+
+It builds an object for every event and nests them by a stack; slow, short and easy to check.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,9 @@ import msgspec
 
 from retainprof import labels
 from retainprof.operators import BOOKKEEPING, FILLERS, is_kernel
-from retainprof.records import Accumulate, Band, KernelRow, RangePass, TimelinePoint
+from retainprof.records import Accumulate, KernelRow, RangePass
 
-__all__ = ["OwnTrace", "passes", "read", "timeline"]
+__all__ = ["OwnTrace", "passes", "read"]
 
 EVALUATE: Final = "autograd::engine::evaluate_function: "
 ACCUMULATE: Final = "torch::autograd::AccumulateGrad"
@@ -256,34 +259,3 @@ def _shapes(dims: Any) -> str:
     """``[[128, 64], [], [256]]`` as ``128x64, 256``: shapes of the tensor inputs."""
     shapes = ["x".join(map(str, d)) for d in dims or () if d and all(isinstance(n, int) for n in d)]
     return ", ".join(shapes)
-
-
-def timeline(trace: OwnTrace, points: int = 400) -> tuple[tuple[TimelinePoint, ...], tuple[Band, ...], int | None]:
-    """Allocated bytes over the last step, thinned to ``points`` without losing a peak; its bands; the step's peak."""
-    ours = sorted(
-        (span for span in trace.annotations if (seen := labels.parse(span.name)) and seen.phase in ("forward", "call")),
-        key=lambda span: span.start,
-    )
-    begins = [i for i, span in enumerate(ours) if span.name == labels.make("forward", 0)]
-    if not begins:
-        return (), (), None
-    step = ours[begins[-1] :]
-    start, end = step[0].start, max(span.end for span in step)
-    level, seen_points = 0, [(0, 0)]
-    for at, change in trace.memory:
-        if start <= at <= end:
-            level += change
-            seen_points.append((at - start, level))
-    bands = tuple(Band(label=span.name, start_ns=span.start - start, end_ns=span.end - start) for span in step)
-    kept = tuple(TimelinePoint(at_ns=at, bytes=level) for at, level in _thinned(seen_points, points))
-    return kept, bands, max(level for _, level in seen_points)
-
-
-def _thinned(points: Sequence[tuple[int, int]], limit: int) -> list[tuple[int, int]]:
-    """Highest and lowest point of each of ``limit / 2`` runs of points."""
-    if len(points) <= limit:
-        return list(points)
-    size = -(-len(points) * 2 // limit)
-    runs = [points[i : i + size] for i in range(0, len(points), size)]
-    ends = [{min(run, key=lambda p: p[1]), max(run, key=lambda p: p[1])} for run in runs]
-    return [point for found in ends for point in sorted(found)]
