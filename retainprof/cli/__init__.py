@@ -18,7 +18,7 @@ from retainprof.errors import RetainprofError
 
 __all__ = ["entry", "main"]
 
-COMMANDS: Final = ("run", "analyze", "report", "validate", "schema", "list", "env")
+COMMANDS: Final = ("run", "analyze", "compare", "report", "validate", "schema", "list", "env")
 INTERRUPTED: Final = 130
 
 DESCRIPTION: Final = """\
