@@ -61,9 +61,10 @@ def _sides(base: Path, contender: Path) -> tuple[Side, Side, Clock]:
     """Both sides, on the clock that both rest on: wall time unless CPU time decides in both."""
     names = _names(base, contender)
     if _is_trace(base) or _is_trace(contender):
-        return _side(base, names[0], "wall"), _side(contender, names[1], "wall"), "wall"
-    clock: Clock = "cpu" if all(clock_of(store.read(path)) == "cpu" for path in (base, contender)) else "wall"
-    return _side(base, names[0], clock), _side(contender, names[1], clock), clock
+        return _side(base, names[0]), _side(contender, names[1]), "wall"
+    results = store.read(base), store.read(contender)
+    clock: Clock = "cpu" if all(clock_of(result) == "cpu" for result in results) else "wall"
+    return of_result(results[0], names[0], clock), of_result(results[1], names[1], clock), clock
 
 
 def _names(base: Path, contender: Path) -> tuple[str, str]:
@@ -75,9 +76,9 @@ def _is_trace(path: Path) -> bool:
     return path.is_file() and path.name != "result.json"
 
 
-def _side(path: Path, name: str, clock: Clock) -> Side:
+def _side(path: Path, name: str) -> Side:
     if not _is_trace(path):
-        return of_result(store.read(path), name, clock)
+        return of_result(store.read(path), name, "wall")
     from retainprof.trace import analyze, read
 
     return of_trace(analyze(read(path)), name)
