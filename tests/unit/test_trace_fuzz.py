@@ -20,7 +20,7 @@ from retainprof.trace import TraceReport, analyze, read
 
 TRACES = Path(__file__).resolve().parents[3] / "shared" / "traces"
 REAL = ("hta_mi250_minitoy", "param_dlrm_rank1")
-QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+QUICK = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 OF_ITSELF_BYTES = 24 << 20  # blocks, tables of names, imports on first use
 FIELDS = ("ph", "cat", "name", "pid", "tid", "ts", "dur", "args")
 ARGS = ("correlation", "External id", "Sequence number", "Fwd thread id", "Input Dims", "Bytes", "Addr", "grid")
