@@ -17,7 +17,8 @@ except ImportError:
 
 __all__ = ["BLOCK_BYTES", "Blocks"]
 
-BLOCK_BYTES: Final = 1 << 19
+BLOCK_BYTES: Final = 1 << 20
+_PIECE_BYTES: Final = 4096
 _GZIP_MAGIC: Final = b"\x1f\x8b"
 _GZIP_WINDOW: Final = 31
 _BROKEN: tuple[type[Exception], ...] = (zlib.error, fast_zlib.error, EOFError)
@@ -25,7 +26,7 @@ Progress = Callable[[int], None]
 
 
 class Blocks:
-    """Iterable of blocks of at most ``BLOCK_BYTES``; after that ``broken`` tells what stopped it early, if anything did.
+    """Iterable of blocks of about ``BLOCK_BYTES``; after that ``broken`` tells what stopped it early, if anything did.
 
     ``progress`` is called with the number of bytes read from the file so far. Raises TraceError where the file can't be
     opened or read.
@@ -54,24 +55,36 @@ class Blocks:
             self._progress(file.tell())
 
     def _inflate(self, file: IO[bytes]) -> Iterator[bytes]:
+        """What a piece of the file unpacks to is held until it makes a block: damage costs no more than its own piece."""
+        held: list[bytes] = []
+        size = 0
+        for data in self._unpacked(file):
+            held.append(data)
+            size += len(data)
+            if size >= BLOCK_BYTES:
+                self._tell(file)
+                yield b"".join(held)
+                held, size = [], 0
+        self._tell(file)
+        if held:
+            yield b"".join(held)
+
+    def _unpacked(self, file: IO[bytes]) -> Iterator[bytes]:
         unpack, data = _member(), b""
         try:
             while True:
                 if unpack.eof:  # a file may hold several members, one after the other
-                    data = unpack.unused_data or file.read(1 << 16)
+                    data = unpack.unused_data or file.read(_PIECE_BYTES)
                     if not data.startswith(_GZIP_MAGIC[:1]):
                         return
                     unpack = _member()
                 elif not data:
-                    data = file.read(1 << 16)
+                    data = file.read(_PIECE_BYTES)
                     if not data:
                         self.broken = "the compressed file breaks off"
                         return
-                block = unpack.decompress(data, BLOCK_BYTES)
+                yield unpack.decompress(data, BLOCK_BYTES)
                 data = unpack.unconsumed_tail
-                self._tell(file)
-                if block:
-                    yield block
         except _BROKEN as e:
             self.broken = f"the compressed file is damaged ({e})"
 

@@ -22,12 +22,13 @@ from retainprof.trace.columns import (
     Operators,
     join,
 )
-from retainprof.trace.event import Event, TextEvent
+from retainprof.trace.event import Batch, Instant, Span, TextInstant, TextSpan
 from retainprof.trace.names import Interned, Threads
 
 __all__ = ["Builder", "LossyClockError"]
 
-AnyEvent = Event | TextEvent
+AnySpan = Span | TextSpan
+AnyEvent = AnySpan | Instant | TextInstant
 MEMORY: Final = "[memory]"
 MODULE: Final = "nn.Module: "
 _DEVICE_KINDS: Final = {
@@ -64,18 +65,21 @@ class Builder:
         self.modules: list[Marks] = []
         self.memory: list[Allocations] = []
 
-    def add(self, events: Sequence[AnyEvent]) -> None:
-        """Take over one list. Raises LossyClockError, with nothing kept of the list, where times would be rounded."""
-        self.events += len(events)
-        groups: dict[str, list[AnyEvent]] = defaultdict(list)
-        for event in events:
-            groups[event.cat].append(event)
+    def add(self, batch: Batch) -> None:
+        """Take over some events. Raises LossyClockError where their times would be rounded."""
+        self.events += batch.count
+        groups: dict[str, list[AnySpan]] = defaultdict(list)
+        for span in batch.spans:
+            groups[span.cat].append(span)
         for category, group in groups.items():
             take = self._taker(category)
             if take is not None:
                 take(category, group)
+        memory = [event for event in batch.instants if event.name == MEMORY]
+        if memory:
+            self._add_memory(memory)
 
-    def _taker(self, category: str) -> Callable[[str, list[AnyEvent]], None] | None:
+    def _taker(self, category: str) -> Callable[[str, list[AnySpan]], None] | None:
         if category in _OPERATORS:
             return self._add_operators
         if category in _DEVICE_KINDS:
@@ -83,19 +87,15 @@ class Builder:
         if category == "Runtime" or category.endswith(("_runtime", "_driver")):
             return self._add_launches
         others = {
-            "cpu_instant_event": self._add_memory,
-            "": self._add_memory,
             "user_annotation": self._add_marks,
             "gpu_user_annotation": self._add_device_marks,
             "python_function": self._add_modules,
         }
         return others.get(category)
 
-    def _spans(self, group: list[AnyEvent]) -> tuple[list[AnyEvent], Marks]:
+    def _spans(self, group: list[AnySpan]) -> tuple[list[AnySpan], Marks]:
         """The events that have a start, and their columns; a length that is missing or negative is 0."""
         start, us = _times(group), np.array([event.dur for event in group], np.float64)
-        if np.isnan(us).any():
-            group, start, us = self._whole(group, start, us)
         if (start == MISSING_NS).any():
             self.without_time += int((start == MISSING_NS).sum())
             group, start, us = _only(start != MISSING_NS, group, start, us)
@@ -107,15 +107,15 @@ class Builder:
             thread=self._threads(group),
         )
 
-    def _whole(self, group: list[AnyEvent], start: Column, us: Column) -> tuple[list[AnyEvent], Column, Column]:
-        """Without what has no length and is not meant to have one: begins, ends and instants."""
-        return _only(~np.isnan(us) | np.array([event.ph == "X" for event in group], bool), group, start, us)
-
-    def _threads(self, group: list[AnyEvent]) -> Column:
-        threads = self.threads
+    def _threads(self, group: Sequence[AnyEvent]) -> Column:
+        threads, process = self.threads, {event.pid for event in group}
+        if len(process) == 1:  # as a rule; saves a pair for each event
+            (pid,) = process
+            known = {tid: threads[pid, tid] for tid in {event.tid for event in group}}
+            return np.array([known[event.tid] for event in group], np.int32)
         return np.array([threads[event.pid, event.tid] for event in group], np.int32)
 
-    def _add_operators(self, _: str, group: list[AnyEvent]) -> None:
+    def _add_operators(self, _: str, group: list[AnySpan]) -> None:
         group, spans = self._spans(group)
         args, dims = [event.args for event in group], self.dims
         self.operators.append(
@@ -123,15 +123,15 @@ class Builder:
                 **vars(spans),
                 sequence=_integers([a.sequence for a in args]),
                 forward_thread=_integers([a.forward_thread for a in args]),
-                dims=np.array([dims[bytes(a.dims)] for a in args], np.int32),
+                dims=np.array([*map(dims.__getitem__, map(bytes, [a.dims for a in args]))], np.int32),
             )
         )
 
-    def _add_launches(self, _: str, group: list[AnyEvent]) -> None:
+    def _add_launches(self, _: str, group: list[AnySpan]) -> None:
         group, spans = self._spans(group)
         self.launches.append(Launches(**vars(spans), correlation=_integers([e.args.correlation for e in group])))
 
-    def _add_device(self, category: str, group: list[AnyEvent]) -> None:
+    def _add_device(self, category: str, group: list[AnySpan]) -> None:
         group, spans = self._spans(group)
         args, grids = [event.args for event in group], self.grids
         self.device.append(
@@ -143,21 +143,18 @@ class Builder:
             )
         )
 
-    def _add_marks(self, _: str, group: list[AnyEvent]) -> None:
+    def _add_marks(self, _: str, group: list[AnySpan]) -> None:
         self.marks.append(self._spans(group)[1])
 
-    def _add_device_marks(self, _: str, group: list[AnyEvent]) -> None:
+    def _add_device_marks(self, _: str, group: list[AnySpan]) -> None:
         self.device_marks.append(self._spans(group)[1])
 
-    def _add_modules(self, _: str, group: list[AnyEvent]) -> None:
+    def _add_modules(self, _: str, group: list[AnySpan]) -> None:
         modules = [event for event in group if event.name.startswith(MODULE)]
         if modules:
             self.modules.append(self._spans(modules)[1])
 
-    def _add_memory(self, _: str, group: list[AnyEvent]) -> None:
-        group = [event for event in group if event.name == MEMORY]
-        if not group:
-            return
+    def _add_memory(self, group: list[Instant | TextInstant]) -> None:
         start, args = _times(group), [event.args for event in group]
         found = Allocations(
             start=start,
@@ -173,9 +170,9 @@ class Builder:
         self.memory.append(found if timed.all() else found.take(timed))
 
 
-def _times(group: list[AnyEvent]) -> Column:
+def _times(group: Sequence[AnyEvent]) -> Column:
     """Starts in ns. Raises LossyClockError where a double has lost some."""
-    if group and isinstance(group[0], TextEvent):
+    if group and isinstance(group[0], (TextSpan, TextInstant)):
         return from_texts([event.ts for event in group])  # type: ignore[misc]
     us = np.array([event.ts for event in group], np.float64)
     large = np.abs(us) >= EXACT_US
@@ -184,7 +181,7 @@ def _times(group: list[AnyEvent]) -> Column:
     return from_doubles(us)
 
 
-def _only(mask: Column, group: list[AnyEvent], start: Column, us: Column) -> tuple[list[AnyEvent], Column, Column]:
+def _only(mask: Column, group: list[AnySpan], start: Column, us: Column) -> tuple[list[AnySpan], Column, Column]:
     return list(compress(group, mask.tolist())), start[mask], us[mask]
 
 

@@ -11,7 +11,7 @@ import msgspec
 
 from retainprof.errors import TraceError
 from retainprof.trace.clock import EXACT_US
-from retainprof.trace.event import DECODER, TEXT_DECODER, Event, TextEvent, loosely, without_bare_words
+from retainprof.trace.event import Batch, TextInstant, TextSpan, decode, loosely, without_bare_words
 
 __all__ = ["EventStream"]
 
@@ -25,11 +25,10 @@ _SEPARATORS: Final = re.compile(r"[\s,]*")
 _LOOSE: Final = json.JSONDecoder(strict=False, parse_float=str)  # times stay text
 _SPACE: Final = b" \t\r\n"
 _TRIES: Final = 64
-Events = list[Event] | list[TextEvent]
 
 
 class EventStream:
-    """Iterable of lists of events, in the order of the file.
+    """Iterable of batches of events, in the order of the file.
 
     ``head`` and ``tail`` are what stands around the events, once that has been read; ``notes`` says in words what could
     not be used. ``as_text`` leaves times as text from the start; else that is decided by the first ones. Raises
@@ -47,7 +46,7 @@ class EventStream:
         self.tail: dict[str, Any] = {}
         self.notes: list[str] = []
 
-    def __iter__(self) -> Iterator[Events]:
+    def __iter__(self) -> Iterator[Batch]:
         source = iter(self._blocks)
         self._open(source)
         for block in source:
@@ -99,7 +98,7 @@ class EventStream:
 
     # --- events ---------------------------------------------------------------------------------------------------------
 
-    def _whole_events(self) -> Iterator[Events]:
+    def _whole_events(self) -> Iterator[Batch]:
         """Decode up to the last place in the buffer where an event begins."""
         cut = self._last_boundary()
         if cut < 0:
@@ -125,28 +124,26 @@ class EventStream:
                 return max(0, at - 256) + len(outer) - 1
         return -1
 
-    def _decode(self, piece: bytes) -> Iterator[Events]:
+    def _decode(self, piece: bytes) -> Iterator[Batch]:
         array = b"[%b]" % piece
         try:
-            yield TEXT_DECODER.decode(array) if self._as_text else DECODER.decode(array)
+            yield decode(array, self._as_text)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             yield self._one_by_one(piece)
 
-    def _last_events(self) -> Iterator[Events]:
+    def _last_events(self) -> Iterator[Batch]:
         if self._rest.strip(_SPACE):
             yield self._one_by_one(self._rest, last=True)
 
-    def _one_by_one(self, piece: bytes, last: bool = False) -> Events:
+    def _one_by_one(self, piece: bytes, last: bool = False) -> Batch:
         """The events of a piece that can't be decoded as a whole: odd types, damage, or the end of the array."""
         words = without_bare_words(piece.decode("utf-8", "replace"))
-        found: list[TextEvent] = []
+        found: list[TextSpan | TextInstant | None] = []
         at = _skip(words, 0)
         while at < len(words):
             if words[at] == "]":
-                self._ended, self._rest = (
-                    True,
-                    words[at + 1 :].encode("utf-8", "replace") + (b"" if last else self._rest),
-                )
+                after = words[at + 1 :].encode("utf-8", "replace")
+                self._ended, self._rest = True, after + (b"" if last else self._rest)
                 break
             try:
                 value, end = _LOOSE.raw_decode(words, at)
@@ -159,7 +156,8 @@ class EventStream:
             if isinstance(value, dict):
                 found.append(loosely(value))
             at = _skip(words, end)
-        return found
+        spans = [event for event in found if isinstance(event, TextSpan)]
+        return Batch(spans, [event for event in found if isinstance(event, TextInstant)], len(found))
 
 
 def _needs_text(events: bytes) -> bool:
