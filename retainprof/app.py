@@ -47,6 +47,8 @@ def run_files(options: RunOptions) -> int:
 
     if options.json == "-" and len(options.scenarios) > 1:
         raise UsageError("--json - prints one result, but there are several scenarios", hint="give --json a file name")
+    if options.json not in (None, "-"):
+        store.check_writable(Path(options.json or ""))
     scenarios = [_chosen(load(path, options.overrides), options.strategies) for path in options.scenarios]
     worst = DONE
     for scenario in scenarios:

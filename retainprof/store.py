@@ -23,7 +23,7 @@ from retainprof import labels
 from retainprof.errors import StoreError
 from retainprof.records import SCHEMA, Result
 
-__all__ = ["RunFolder", "create", "decode", "encode", "read", "write_atomic"]
+__all__ = ["RunFolder", "check_writable", "create", "decode", "encode", "read", "write_atomic"]
 
 NEEDED_BYTES = 8 << 20
 
@@ -48,6 +48,21 @@ def write_atomic(path: Path, data: bytes) -> None:
     except OSError as e:
         if temporary:
             Path(temporary).unlink(missing_ok=True)
+        raise StoreError(f"cannot write {path}: {e.strerror or e}") from e
+
+
+def check_writable(path: Path) -> None:
+    """Write nothing to ``path``, but find out whether it could be.
+
+    Raises:
+        StoreError: its folder is not there or cannot be written, or it is a folder itself.
+    """
+    if path.is_dir():
+        raise StoreError(f"cannot write {path}: it is a folder")
+    try:
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as e:
         raise StoreError(f"cannot write {path}: {e.strerror or e}") from e
 
 

@@ -6,6 +6,7 @@ Nothing heavy is imported before a command runs: ``retainprof --help`` needs no 
 from __future__ import annotations
 
 import argparse
+import difflib
 import importlib
 import os
 import sys
@@ -14,7 +15,7 @@ from types import ModuleType
 from typing import Final
 
 from retainprof._version import __version__
-from retainprof.errors import RetainprofError
+from retainprof.errors import RetainprofError, UsageError
 
 __all__ = ["entry", "main"]
 
@@ -57,14 +58,18 @@ def _with_command(argv: Sequence[str]) -> list[str]:
     """``retainprof scenario.yaml`` means ``retainprof run scenario.yaml``."""
     first = next((word for word in argv if not word.startswith("-")), None)
     top_level = not argv or argv[0] in ("-h", "--help", "--version")
+    if first is not None and "." not in first and not os.path.exists(first):
+        for near in difflib.get_close_matches(first, COMMANDS, n=1):
+            if near != first:
+                raise UsageError(f"no command {first!r}", hint=f"did you mean {near}?")
     return [*argv] if top_level or first in COMMANDS else ["run", *argv]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; returns the exit code. Errors of this package are printed, others propagate."""
-    words = _with_command(sys.argv[1:] if argv is None else argv)
-    options = parser().parse_args(words or ["--help"])
     try:
+        words = _with_command(sys.argv[1:] if argv is None else argv)
+        options = parser().parse_args(words or ["--help"])
         return int(_module(options.command).run(options))
     except RetainprofError as e:
         print(_told(e), file=sys.stderr)

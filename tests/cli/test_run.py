@@ -432,3 +432,16 @@ def test_bytes_add_up_whatever_the_first_call_meets(scenario: Write, run: Run, m
             assert (call.residue_bytes, call.unexplained_bytes) == (0, 0)
         assert strategy.gradients is not None
         assert strategy.gradients.relation in ("bitwise", "close")
+
+
+def test_a_misspelt_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["valdate", "x.yaml"]) == 2
+    assert "did you mean validate?" in capsys.readouterr().err
+
+
+def test_json_that_cannot_be_written_is_refused_first(
+    scenario: Write, run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, result = run(scenario(), "--json", tmp_path / "missing" / "r.json")
+    assert (code, result) == (2, None)
+    assert "cannot write" in capsys.readouterr().err
