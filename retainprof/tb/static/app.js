@@ -15,11 +15,18 @@ function tabs(views, now, state) {
     if (!step) return;
     const at = views.findIndex(([key]) => key === now);
     state.set({view: views[(at + step + views.length) % views.length][0]});
-    document.getElementById(`tab-${state.get("view")}`).focus();
   };
   return h("div", {role: "tablist", "aria-label": "Views", onkeydown: move}, views.map(([key, text]) => h("button", {
     type: "button", role: "tab", id: `tab-${key}`, "aria-selected": key === now ? "true" : "false", "aria-controls": "view", tabindex: key === now ? 0 : -1, onclick: () => state.set({view: key}),
   }, text)));
+}
+
+// Whoever uses the keyboard stays in the bar when it is drawn again: on the chosen tab, the run or the colours.
+function keepFocus(head, draw) {
+  const had = head.contains(document.activeElement) ? document.activeElement : null;
+  const again = had && (had.getAttribute("role") === "tab" ? "[aria-selected=true]" : had.tagName === "SELECT" ? "select" : ".bar > button");
+  draw();
+  if (again) head.querySelector(again)?.focus();
 }
 
 function about({scenario, environment, timing}) {
@@ -46,10 +53,10 @@ export function mount(root, source, extra = []) {
     const run = state.get("run") || (runs.find(({problem}) => !problem) || runs[0] || {id: ""}).id;
     const now = views.some(([key]) => key === state.get("view")) ? state.get("view") : "answers";
     const next = THEMES[(THEMES.indexOf(state.get("theme")) + 1) % THEMES.length];
-    const bar = (title, text) => replace(head, h("h1", {}, title), text ? h("p", {class: "quiet"}, text) : null,
+    const bar = (title, text) => keepFocus(head, () => replace(head, h("h1", {}, title), text ? h("p", {class: "quiet"}, text) : null,
       h("div", {class: "bar"}, tabs(views, now, state),
         runs.length > 1 ? select("Run", runs.map(({id, problem}) => [id, problem ? `${id} (cannot be shown)` : id]), run, (id) => state.set({run: id, strategy: "", a: "", b: "", node: "", against: ""})) : null,
-        h("button", {type: "button", onclick: () => state.set({theme: next})}, `Colours: ${state.get("theme") || "as the system"}`)));
+        h("button", {type: "button", onclick: () => state.set({theme: next})}, `Colours: ${state.get("theme") || "as the system"}`))));
     try {
       const page = await source.page(run);
       if (mine !== turn) return;

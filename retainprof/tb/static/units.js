@@ -6,8 +6,13 @@ const MISSING = "–";
 
 const none = (value) => value === null || value === undefined;
 
+// Like Python's format: the exact binary value is rounded, a tie to the even digit (places is at most 2).
 function fixed(value, places) {
-  return value.toLocaleString("en-US", {minimumFractionDigits: places, maximumFractionDigits: places, roundingMode: "halfEven"});
+  const scale = 10 ** places;
+  const tie = Number.isInteger(value * 2 ** (places + 1)) && Math.abs(value * scale * 2) % 2 === 1;
+  const below = Math.floor(value * scale);
+  const text = tie ? ((below % 2 ? below + 1 : below) / scale).toFixed(places) : value.toFixed(places);
+  return text.replace(/\B(?=(\d{3})+(?!\d))(?<!\.\d*)/g, ",");
 }
 
 function three(value) {
