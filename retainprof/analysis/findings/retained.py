@@ -119,6 +119,8 @@ class UnreleasedBranch(Rule):
         own = sum(held.bytes for held in strategy.retained.storages if held.kind == "loss")
         if stays is None or last is None or not strategy.retained.storages or stays <= own:
             return
+        if not _kept_for_later(strategy, last):  # what stays is then held by the program: losses, a cut's tensors
+            return
         branch, whole = stays - own, strategy.retained.after_forward_bytes or 0
         holders = _holders(strategy)
         summed = summed_in(result)
@@ -142,10 +144,13 @@ class UnreleasedBranch(Rule):
         )
 
 
+def _kept_for_later(strategy: StrategyResult, last: CallResult) -> list[int]:
+    """Calls before the last that retain."""
+    return [call.index for call in made_calls(strategy) if call.retain_graph and call is not last]
+
+
 def _why(strategy: StrategyResult, last: CallResult) -> str:
-    retaining = [call.index for call in made_calls(strategy) if call.retain_graph and call is not last]
-    if not retaining:
-        return "no call goes through it"
+    retaining = _kept_for_later(strategy, last)
     which = f"call {retaining[0]}" if len(retaining) == 1 else "calls that retain"
     return f"only {which} went through it, and had to retain for a later call"
 
