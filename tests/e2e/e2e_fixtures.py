@@ -17,18 +17,35 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, Page, Route, sync_playwright
+from playwright.sync_api import Browser, Dialog, Page, Route, sync_playwright
 
 from retainprof import store
 from retainprof.cli import main
 from retainprof.records import Result
 
 SCENARIOS = Path(__file__).resolve().parents[2] / "scenarios"
-FLAGS = (
-    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync"
-).split()
-QUICK = "--rounds 2 --threads 1 --quiet --set measure.cold=0 --set measure.warmup=0 --set profile.steps=1".split()
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+QUICK = [
+    "--rounds",
+    "2",
+    "--threads",
+    "1",
+    "--quiet",
+    "--set",
+    "measure.cold=0",
+    "--set",
+    "measure.warmup=0",
+    "--set",
+    "profile.steps=1",
+]
 
 
 @dataclass
@@ -78,10 +95,14 @@ def watched(browser: Browser) -> Iterator[Watched]:
             found.faults.append(f"request to {route.request.url}")
             route.abort()
 
+    def refuse(dialog: Dialog) -> None:
+        found.faults.append(f"dialog {dialog.message}")
+        dialog.dismiss()
+
     page.route("**/*", guard)
     page.on("console", lambda m: found.faults.append(m.text) if m.type == "error" else None)
     page.on("pageerror", lambda e: found.faults.append(str(e)))
-    page.on("dialog", lambda d: (found.faults.append(f"dialog {d.message}"), d.dismiss()))
+    page.on("dialog", refuse)
     yield found
     context.close()
     found.check()
@@ -120,19 +141,25 @@ def start_tensorboard(logdir: Path, **env: str) -> tuple[subprocess.Popen[bytes]
         env={**os.environ, **env},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
+        cwd=logdir,  # not the checkout: stale metadata there would hide the installed entry point
         start_new_session=True,
     )
     address = f"http://127.0.0.1:{port}"
     for _ in range(240):
-        try:
-            urllib.request.urlopen(f"{address}/data/plugins_listing", timeout=30).close()
-        except (urllib.error.URLError, OSError):
-            assert process.poll() is None, "TensorBoard ended"
-            time.sleep(0.25)
-        else:
+        if _answers(f"{address}/data/plugins_listing"):
             return process, address
+        assert process.poll() is None, "TensorBoard ended"
+        time.sleep(0.25)
     stop(process)
     raise AssertionError("TensorBoard did not answer")
+
+
+def _answers(address: str) -> bool:
+    try:
+        urllib.request.urlopen(address, timeout=30).close()
+    except (urllib.error.URLError, OSError):
+        return False
+    return True
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:

@@ -57,14 +57,27 @@ def test_numbers_are_those_of_the_result(multitask: Measured, watched: Watched) 
     open_view(page, file, "strategies")
     for row, one in zip(cells(page, "Strategies, against"), result.strategies, strict=True):
         step = one.step
-        assert row[:4] == [one.name, show_ns(step.wall_ns.median), show_interval_ns(step.wall_ns.ci95), show_ns(step.cpu_ns.median)]
+        assert row[:4] == [
+            one.name,
+            show_ns(step.wall_ns.median),
+            show_interval_ns(step.wall_ns.ci95),
+            show_ns(step.cpu_ns.median),
+        ]
         assert [row[6], row[8], row[9]] == [show_bytes(step.peak_bytes), flops(step.flops), show_count(step.forwards)]
     for one in result.strategies:
         open_view(page, file, "calls", strategy=one.name)
         for row, call in zip(cells(page, "Calls of"), one.calls, strict=True):
             assert [row[3], row[4]] == [show_ns(call.wall_ns.median), show_interval_ns(call.wall_ns.ci95)]
-            assert [row[6], row[9], row[10]] == [show_ns(call.profiled_wall_ns), show_count(call.nodes), show_count(call.kernels)]
-            assert [row[12], row[13], row[14]] == [flops(call.flops), show_bytes(call.peak_bytes), show_bytes(call.retained_bytes_after)]
+            assert [row[6], row[9], row[10]] == [
+                show_ns(call.profiled_wall_ns),
+                show_count(call.nodes),
+                show_count(call.kernels),
+            ]
+            assert [row[12], row[13], row[14]] == [
+                flops(call.flops),
+                show_bytes(call.peak_bytes),
+                show_bytes(call.retained_bytes_after),
+            ]
         open_view(page, file, "memory", strategy=one.name)
         held = sorted(one.retained.by_node, key=lambda node: -node.bytes)
         assert [row[2] for row in cells(page, "Holders by node")] == [show_bytes(node.bytes) for node in held]
@@ -76,12 +89,25 @@ def test_two_calls_kernels_are_those_of_the_result(multitask: Measured, watched:
     open_view(page, multitask.folder / "report.html", "calls", strategy=retain.name)
     page.add_style_tag(content=".virtual { height: 9000px !important }")
     page.locator(".virtual").dispatch_event("scroll")
-    page.wait_for_function("n => document.querySelectorAll('.kernels tbody tr').length === n", arg=len(retain.first_vs_later[0].kernels))
+    page.wait_for_function(
+        "n => document.querySelectorAll('.kernels tbody tr').length === n", arg=len(retain.first_vs_later[0].kernels)
+    )
     words = {"only A": "only_first", "only B": "only_later"}
-    shown = sorted((words.get(r[0], r[0]), r[1].replace(" (around others)", ""), *r[2:]) for r in cells(page, "Kernels of call A"))
+    shown = sorted(
+        (words.get(r[0], r[0]), r[1].replace(" (around others)", ""), *r[2:]) for r in cells(page, "Kernels of call A")
+    )
     expected = sorted(
-        (k.status, k.name, k.shapes, show_count(k.first_count), show_count(k.later_count), show_ns(k.first_self_ns))
-        + (show_ns(k.later_self_ns), show_bytes(k.first_bytes), show_bytes(k.later_bytes))
+        (
+            k.status,
+            k.name,
+            k.shapes,
+            show_count(k.first_count),
+            show_count(k.later_count),
+            show_ns(k.first_self_ns),
+            show_ns(k.later_self_ns),
+            show_bytes(k.first_bytes),
+            show_bytes(k.later_bytes),
+        )
         for k in retain.first_vs_later[0].kernels
     )
     assert shown == expected
@@ -140,7 +166,12 @@ def test_no_serious_fault_of_accessibility(colours: str, multitask: Measured, wa
 def test_prints_every_view(multitask: Measured, watched: Watched) -> None:
     open_view(watched.page, multitask.folder / "report.html", "answers")
     watched.page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
-    assert watched.page.locator(".printed .view-title").all_inner_texts() == ["Answers", "Calls", "Memory", "Strategies"]
+    assert watched.page.locator(".printed .view-title").all_inner_texts() == [
+        "Answers",
+        "Calls",
+        "Memory",
+        "Strategies",
+    ]
 
 
 def _hostile(result: Result) -> Result:
@@ -181,15 +212,38 @@ def test_a_hundred_thousand_kernels(multitask: Measured, tmp_path: Path, watched
     assert file.stat().st_size < 2_000_000
     open_view(watched.page, file, "calls")
     assert watched.page.locator(".kernels tr").count() < 100
-    assert watched.page.get_by_text("188,000 of the shortest are not in this page").count() == 1  # 2 x (100,000 - 6,000)
+    assert (
+        watched.page.get_by_text("188,000 of the shortest are not in this page").count() == 1
+    )  # 2 x (100,000 - 6,000)
 
 
 def test_units_are_those_of_the_reports(watched: Watched) -> None:
-    values = [0, 1, 7, 999, 1000, 1024, 1049, 1535, 12345, 99949, 123456, 999499, 1234567, 10**7 + 5, 3 * 10**9, 2**40, 5 * 10**15, -131072]
+    values = [
+        0,
+        1,
+        7,
+        999,
+        1000,
+        1024,
+        1049,
+        1535,
+        12345,
+        99949,
+        123456,
+        999499,
+        1234567,
+        10**7 + 5,
+        3 * 10**9,
+        2**40,
+        5 * 10**15,
+        -131072,
+    ]
     ratios = [0.5, 0.951, 0.999, 1.0, 1.004, 1.0499, 1.713, 2.1234, 12.34, 123.4]
     watched.page.goto("about:blank")
     watched.page.add_script_tag(content=script("units.js").replace("const module_0", "window.units"))
-    shown = watched.page.evaluate("v => v.map((x) => [units.ns(x), units.bytes(x), units.count(x), units.flops(x)])", values)
+    shown = watched.page.evaluate(
+        "v => v.map((x) => [units.ns(x), units.bytes(x), units.count(x), units.flops(x)])", values
+    )
     assert shown == [[show_ns(v), show_bytes(v), show_count(v), flops(v)] for v in values]
     assert watched.page.evaluate("v => v.map(units.ratio)", ratios) == [ratio(v) for v in ratios]
     pairs = [[1.2e6, 1.3e6], [900.0, 1100.0], [5.0, 7.5]]
