@@ -1,0 +1,50 @@
+"""The README's pictures: the tab's views of one run, from a TensorBoard of its own.
+
+    python benchmarks/screenshots.py RUN [--out docs]
+
+Needs playwright and Debian's chromium. Writes answers.png, calls.png, memory.png, strategies.png and trace.png.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from pathlib import Path
+
+from playwright.sync_api import sync_playwright
+from tensorboard import program
+
+VIEWS = {
+    "answers": ".answers",
+    "calls": ".kernels tbody td",
+    "memory": ".icicle",
+    "strategies": "circle.point",
+    "trace": "svg.trace",
+}
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+
+
+def main() -> None:
+    """Take the pictures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--out", type=Path, default=Path("docs"))
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    run = options.run.resolve()
+    server = program.TensorBoard()
+    server.configure(argv=["tensorboard", "--logdir", str(run.parent), "--port", "0", "--host", "127.0.0.1"])
+    address = server.launch()
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
+        page = browser.new_page(viewport={"width": 1100, "height": 760})
+        for view, ready in VIEWS.items():
+            page.goto("about:blank")
+            page.goto(f"{address}data/plugin_entry.html?name=retainprof#view={view}&run={run.name}&theme=light")
+            page.wait_for_selector(ready)
+            page.screenshot(path=str(options.out / f"{view}.png"))
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()
