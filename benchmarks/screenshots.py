@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import tempfile
 from pathlib import Path
 
 from playwright.sync_api import sync_playwright
@@ -31,18 +32,24 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("docs"))
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
-    run = options.run.resolve()
+    with tempfile.TemporaryDirectory() as logdir:
+        shutil.copytree(options.run, Path(logdir) / "run")
+        take(logdir, options.out)
+
+
+def take(logdir: str, out: Path) -> None:
+    """One picture a view of the only run below ``logdir``."""
     server = program.TensorBoard()
-    server.configure(argv=["tensorboard", "--logdir", str(run.parent), "--port", "0", "--host", "127.0.0.1"])
+    server.configure(argv=["tensorboard", "--logdir", logdir, "--port", "0", "--host", "127.0.0.1"])
     address = server.launch()
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
         page = browser.new_page(viewport={"width": 1100, "height": 760})
         for view, ready in VIEWS.items():
             page.goto("about:blank")
-            page.goto(f"{address}data/plugin_entry.html?name=retainprof#view={view}&run={run.name}&theme=light")
+            page.goto(f"{address}data/plugin_entry.html?name=retainprof#view={view}&theme=light")
             page.wait_for_selector(ready)
-            page.screenshot(path=str(options.out / f"{view}.png"))
+            page.screenshot(path=str(out / f"{view}.png"))
         browser.close()
 
 

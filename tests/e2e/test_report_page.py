@@ -184,10 +184,17 @@ def _hostile(result: Result) -> Result:
     strategy = replace(one, name=MARKUP, calls=calls, retained=replace(one.retained, by_node=(node,)))
     finding = replace(result.findings[0], text=MARKUP, advice=MARKUP, strategy=MARKUP, url="javascript:alert(1)")
     scenario = {**result.scenario, "name": MARKUP, "description": MARKUP}
-    return Result(**{
-        **{name: getattr(result, name) for name in result.__struct_fields__},
-        "strategies": (strategy,), "comparisons": (), "findings": (finding,), "scenario": scenario, "message": MARKUP, "status": "partial",
-    })  # fmt: skip
+    return Result(
+        **{
+            **{name: getattr(result, name) for name in result.__struct_fields__},
+            "strategies": (strategy,),
+            "comparisons": (),
+            "findings": (finding,),
+            "scenario": scenario,
+            "message": MARKUP,
+            "status": "partial",
+        }
+    )
 
 
 def test_markup_stays_text(multitask: Measured, tmp_path: Path, watched: Watched) -> None:
@@ -237,6 +244,13 @@ def test_units_are_those_of_the_reports(watched: Watched) -> None:
         2**40,
         5 * 10**15,
         -131072,
+        7905,
+        2625,
+        1125,
+        1250,
+        125 * 10**5,
+        100500,
+        101500,
     ]
     ratios = [0.5, 0.951, 0.999, 1.0, 1.004, 1.0499, 1.713, 2.1234, 12.34, 123.4]
     watched.page.goto("about:blank")
