@@ -11,7 +11,9 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare the command and its options."""
     p = commands.add_parser("report", help="write a finished run's report as HTML, Markdown or JSON")
     p.add_argument("run", type=Path, metavar="RUN", help="a run folder, or its result.json")
-    p.add_argument("-o", "--output", metavar="FILE", default="-", help="where to write it (default: -, standard output)")
+    p.add_argument(
+        "-o", "--output", metavar="FILE", default="-", help="where to write it (default: -, standard output)"
+    )
     p.add_argument("--format", choices=("html", "md", "json"), help="default: by the ending of FILE, else md")
 
 
