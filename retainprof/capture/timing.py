@@ -171,15 +171,16 @@ class TimingPlan:
 def collected() -> Iterator[None]:
     """The garbage collector off, and what exists now out of its sight; both as before afterwards. May be nested."""
     was_on = gc.isenabled()
-    nested = not was_on and gc.get_freeze_count() > 0
+    if not was_on and gc.get_freeze_count() > 0:
+        yield
+        return
     gc.collect()
     gc.freeze()
     gc.disable()
     try:
         yield
     finally:
-        if not nested:
-            gc.unfreeze()
+        gc.unfreeze()
         if was_on:
             gc.enable()
 
@@ -200,6 +201,7 @@ class Measurement:
         started = time.monotonic()
         try:
             with collected():
+                gc.freeze()  # nested passes find new objects: modules that were imported since
                 self._warm_up(started)
                 gc.collect()
                 gc.freeze()  # what the warm-up imported and cached, too: each collection after a round is then short
