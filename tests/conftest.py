@@ -9,7 +9,7 @@ import pytest
 
 os.environ.setdefault("KINETO_LOG_LEVEL", "99")
 
-pytest_plugins = ["capture_fixtures", "cli_fixtures", "e2e_fixtures"]  # in their folders below tests, see pythonpath in setup.cfg
+pytest_plugins = ["capture_fixtures", "cli_fixtures", "e2e_fixtures"]  # see pythonpath in setup.cfg
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
 

@@ -105,7 +105,7 @@ def test_a_run_that_appears(multitask: Measured, tab: Tab, watched: Watched) -> 
     shutil.rmtree(tab.logdir / "below")
 
 
-def test_broken_and_hostile_runs(multitask: Measured, tab: Tab, watched: Watched) -> None:
+def test_broken_and_hostile_runs(multitask: Measured, tab: Tab, watched: Watched, tmp_path: Path) -> None:
     good = (multitask.folder / "result.json").read_text()
     bad = {
         "text": "no JSON",
@@ -121,9 +121,13 @@ def test_broken_and_hostile_runs(multitask: Measured, tab: Tab, watched: Watched
     (tab.logdir / "folder" / "result.json").mkdir(parents=True)
     (tab.logdir / "pipe").mkdir()
     os.mkfifo(tab.logdir / "pipe" / "result.json")
-    (tab.logdir / "outside").symlink_to("/")
+    (tmp_path / "secret").mkdir()  # small: TensorBoard and torch_tb_profiler follow links and read all that is there
+    (tmp_path / "secret" / "result.json").write_text(good)
+    (tab.logdir / "outside").symlink_to(tmp_path)
     watched.page.wait_for_timeout(1500)
-    for name in [*bad, "folder", "pipe", "nowhere", "../good", "/etc"]:
+    listed = {run["id"] for run in json.loads(get(tab, "runs")[1])}
+    assert listed == {"good", *bad, "folder", "pipe"}
+    for name in [*bad, "folder", "pipe", "nowhere", "../good", "/etc", "outside/secret"]:
         page = alone(watched, tab, "answers", run=name)
         assert name in page.get_by_role("alert").inner_text()
         assert page.locator("img").count() == 0
