@@ -12,8 +12,8 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import tensorboard.program as program
 from playwright.sync_api import sync_playwright
-from tensorboard import program
 
 VIEWS = {
     "answers": ".answers",

@@ -16,7 +16,7 @@ from retainprof.analysis.answers import answers
 from retainprof.records import KernelRow, Result
 from retainprof.report import html
 from retainprof.report.bundle import script
-from retainprof.units import flops, ratio, show_bytes, show_count, show_interval_ns, show_ns
+from retainprof.units import flops, percent, ratio, show_bytes, show_count, show_interval_ns, show_ns
 
 pytestmark = pytest.mark.browser
 VIEWS = ("answers", "calls", "memory", "strategies")
@@ -81,6 +81,37 @@ def test_numbers_are_those_of_the_result(multitask: Measured, watched: Watched) 
         open_view(page, file, "memory", strategy=one.name)
         held = sorted(one.retained.by_node, key=lambda node: -node.bytes)
         assert [row[2] for row in cells(page, "Holders by node")] == [show_bytes(node.bytes) for node in held]
+
+
+def test_charts_beside_the_answers(multitask: Measured, watched: Watched) -> None:
+    """Call times, steps against the baseline from the cheapest on, and what is held: those of the result."""
+    result, retain = multitask.result, multitask.result.strategies[0]
+    assert result.timing is not None
+    clock = result.timing.clock
+    open_view(watched.page, multitask.folder / "report.html", "answers")
+    charts = [chart.locator(".bar-row").all() for chart in watched.page.locator(".answers .glance").all()]
+    shown = [[[span.inner_text() for span in row.locator("span").all()] for row in rows] for rows in charts]
+    times = [call.cpu_ns if clock == "cpu" else call.wall_ns for call in retain.calls]
+    assert shown[0] == [["call 0 cls", show_ns(times[0].median)], ["call 1 reg", show_ns(times[1].median)]]
+    against = {c.contender: c.cpu if clock == "cpu" else c.wall for c in result.comparisons}
+    assert shown[1][0] == ["summed", "1.000x"]
+    assert dict(shown[1][1:]) == {name: ratio(found.median) for name, found in against.items() if found}
+    medians = [found.median for name, _ in shown[1][1:] if (found := against[name])]
+    assert medians == sorted(medians)
+    # By hand: 128 examples x 256 floats after each of two ReLUs, log-softmax of 128 x 10, squared error's and nll's own
+    assert [value for _, value in shown[2]] == ["262.0 KiB", "262.0 KiB", "133.5 KiB"]
+
+
+def test_relations_of_gradients(multitask: Measured, watched: Watched) -> None:
+    open_view(watched.page, multitask.folder / "report.html", "strategies")
+    rows = {row[0]: row[1:3] for row in cells(watched.page, "Gradients, against summed")}
+    assert set(rows) == {one.name for one in multitask.result.strategies}
+    assert rows["summed"] == ["bitwise", "0"]
+    for one in multitask.result.strategies:
+        assert one.gradients is not None
+        assert rows[one.name][0] == one.gradients.relation
+        if one.gradients.max_rel_difference:
+            assert float(rows[one.name][1]) == pytest.approx(one.gradients.max_rel_difference, rel=0.06)
 
 
 def test_two_calls_kernels_are_those_of_the_result(multitask: Measured, watched: Watched) -> None:
@@ -260,5 +291,6 @@ def test_units_are_those_of_the_reports(watched: Watched) -> None:
     )
     assert shown == [[show_ns(v), show_bytes(v), show_count(v), flops(v)] for v in values]
     assert watched.page.evaluate("v => v.map(units.ratio)", ratios) == [ratio(v) for v in ratios]
+    assert watched.page.evaluate("v => v.map(units.percent)", ratios) == [percent(v) for v in ratios]
     pairs = [[1.2e6, 1.3e6], [900.0, 1100.0], [5.0, 7.5]]
     assert watched.page.evaluate("v => v.map(units.intervalNs)", pairs) == [show_interval_ns((a, b)) for a, b in pairs]
