@@ -30,8 +30,8 @@ function keepFocus(head, draw) {
 }
 
 function about({scenario, environment, timing}) {
-  const rounds = timing ? `${timing.rounds} rounds, ${timing.threads} thread${timing.threads === 1 ? "" : "s"}, verdicts on ${timing.clock} time` : "not timed";
-  return `${environment.device_name} (${environment.device}), torch ${environment.torch}, ${rounds}, ${environment.started}. ${scenario.description || ""}`;
+  const rounds = timing ? `${timing.rounds} rounds, ${timing.threads} thread${timing.threads === 1 ? "" : "s"}, verdicts on ${timing.clock === "cpu" ? "CPU" : "wall"} time` : "not timed";
+  return `${environment.device_name} (${environment.device}), torch ${environment.torch}, ${rounds}, ${environment.started.replace("T", " ").replace("+00:00", " UTC")}. ${scenario.description || ""}`;
 }
 
 // source: runs() -> [{id, problem}], page(id), kernels(id, strategy); extra: more views, as in VIEWS.

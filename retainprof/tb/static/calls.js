@@ -1,37 +1,18 @@
 // View 2: the calls of a strategy side by side, and any two calls' kernels.
-import {h, replace, s, select, table} from "./dom.js";
-import {clockOf, diff, flagsOf, groupNames, groupOf, mainStrategy, nameOf, strategyOf, unpack} from "./model.js";
+import {bars, legend} from "./bars.js";
+import {h, replace, select, table} from "./dom.js";
+import {clockName, clockOf, diff, flagsOf, groupNames, groupOf, mainStrategy, nameOf, strategyOf, unpack} from "./model.js";
 import {bytes, count, flops, intervalNs, ns, ratio} from "./units.js";
 import {kernelTable} from "./kernel_table.js";
 
-const WIDTH = 320;
-
 function panel(title, calls, value, parts) {
-  const most = Math.max(1, ...calls.map((call) => (value(call).ci95 || [0, 0])[1]), ...calls.map((call) => value(call).median || 0));
-  const x = (amount) => (amount / most) * WIDTH;
-  return h("figure", {class: "bars"}, h("figcaption", {}, title), calls.map((call, i) => {
+  return bars(title, calls.map((call, i) => {
     const {median, ci95} = value(call);
     const label = `call ${call.index} ${nameOf(call)}`;
+    const groups = parts && parts[i].map((amount, group) => ({name: `${groupNames[group]}: ${ns(amount)}`, amount, kind: `group-${group}`}));
     const told = `${label}: ${ns(median)}${ci95 ? ` (95% ${intervalNs(ci95)})` : ""}`;
-    const bars = parts ? stack(parts[i], x) : [s("rect", {class: "bar", x: 0, y: 3, width: x(median || 0), height: 14})];
-    const whisker = ci95 ? s("path", {class: "whisker", d: `M${x(ci95[0])} 10H${x(ci95[1])}M${x(ci95[0])} 6v8M${x(ci95[1])} 6v8`}) : null;
-    return h("div", {class: "bar-row"}, h("span", {class: "bar-label", title: label}, label),
-      s("svg", {viewBox: `-1 0 ${WIDTH + 2} 20`, role: "img", "aria-label": told, preserveAspectRatio: "none"}, s("title", {}, told), bars, whisker),
-      h("span", {class: "bar-value"}, ns(median)));
+    return {label, value: ns(median), told, parts: groups || [{amount: median, kind: "part plain"}], ci: ci95};
   }));
-}
-
-function stack(amounts, x) {
-  let at = 0;
-  return amounts.map((amount, group) => {
-    const bar = s("rect", {class: `group-${group}`, x: x(at), y: 3, width: x(amount), height: 14}, s("title", {}, `${groupNames[group]}: ${ns(amount)}`));
-    at += amount;
-    return bar;
-  });
-}
-
-function legend() {
-  return h("p", {class: "legend"}, groupNames.map((name, i) => h("span", {}, s("svg", {viewBox: "0 0 12 12", "aria-hidden": "true"}, s("rect", {class: `group-${i}`, width: 12, height: 12})), ` ${name} `)));
 }
 
 function byGroup(rows) {
@@ -43,8 +24,8 @@ function byGroup(rows) {
 function callTable(strategy, result) {
   const clock = clockOf(result);
   const later = new Map(strategy.first_vs_later.map((found) => [found.call, found]));
-  const columns = [["call"], ["of"], ["flags"], ["steady wall", 1], ["95% interval", 1], ["cold", 1], ["profiled", 1], [`${clock} / call 0`, 1], ["verdict"],
-    ["nodes", 1], ["kernels", 1], ["stolen/copied/added", 1], ["FLOPs", 1], ["peak", 1], ["held after", 1]];
+  const columns = [["call"], ["of"], ["flags"], ["steady wall", 1], ["95% interval", 1], ["cold", 1], ["profiled", 1], [`${clockName(clock)} / call 0`, 1], ["verdict"],
+    ["nodes", 1], ["kernels", 1], ["stolen / copied / added", 1], ["FLOPs", 1], ["peak", 1], ["held after", 1]];
   return table(`Calls of ${strategy.name}`, columns, strategy.calls.map((call) => {
     const found = later.get(call.index);
     const chosen = found && (clock === "cpu" && found.ratio_cpu ? found.ratio_cpu : found.ratio_wall);
@@ -87,6 +68,7 @@ export function callsView(page, state, source, run) {
   const strategy = strategyOf(result, state.get("strategy")) || mainStrategy(page);
   if (!strategy) return h("p", {class: "notice"}, "This run has no strategies.");
   const {calls} = strategy;
+  const clock = clockOf(result);
   const profiled = h("div", {class: "panel"});
   const box = h("div", {});
   source.kernels(run, strategy.name).then((document) => {
@@ -103,10 +85,10 @@ export function callsView(page, state, source, run) {
   return h("div", {},
     h("p", {class: "fields"}, select("Strategy", result.strategies.map(({name}) => [name, name]), strategy.name, (name) => state.set({strategy: name, a: "", b: ""}))),
     h("div", {class: "panels"},
-      panel("Steady wall time, median and 95% interval", calls, (call) => call.wall_ns),
-      panel("Cold: first step of a fresh process (own scale)", calls, (call) => call.cold_wall_ns),
+      panel(`Steady ${clockName(clock)} time, median and 95% interval`, calls, (call) => call[`${clock}_ns`]),
+      panel("Cold wall time: first step of a fresh process (own scale)", calls, (call) => call.cold_wall_ns),
       profiled),
-    legend(), callTable(strategy, result),
+    legend(groupNames.map((name, i) => [`group-${i}`, name])), callTable(strategy, result),
     h("h2", {}, "Two calls, kernel by kernel"),
     runs.length > 1 ? h("p", {class: "fields"}, select("Also calls of run", [["", "none"], ...runs.map(({id}) => [id, id])], state.get("other"), (other) => state.set({other}))) : null,
     box);

@@ -35,6 +35,11 @@ function boxes(node, left, width, depth, out) {
   return out;
 }
 
+// A number alone ("1" in a Sequential) says nothing: its parent's name goes before it.
+function shownName({name, parent}) {
+  return /^\d+$/.test(name) && parent && parent.key ? `${shownName(parent)}.${name}` : name;
+}
+
 export function icicle(strategy, state) {
   const root = tree(strategy.retained.by_node);
   const top = find(root, state.get("node")) || root;
@@ -43,9 +48,9 @@ export function icicle(strategy, state) {
   const trail = [];
   for (let at = top; at; at = at.parent) trail.unshift(at);
   return h("div", {},
-    h("p", {class: "trail"}, trail.map((node, i) => [i ? " › " : "", h("button", {type: "button", class: "link", onclick: () => state.set({node: node.key})}, node.name)])),
+    h("p", {class: "trail"}, trail.map((node, i) => [i ? " › " : "", h("button", {type: "button", class: "link", onclick: () => state.set({node: node.key})}, shownName(node))])),
     h("div", {class: "icicle", role: "group", "aria-label": "Holders by module and node", style: `height:${(deepest + 1) * 30}px`}, shown.map(({node, left, width, depth}) => h("button", {
       type: "button", class: `cell depth-${depth % 4}`, style: `left:${left}%;width:${width}%;top:${depth * 30}px`, title: `${node.key || "all"}: ${bytes(node.bytes)}`,
       "aria-label": `${node.key || "all"}: ${bytes(node.bytes)}`, onclick: () => state.set({node: node.key}),
-    }, `${node.name} ${bytes(node.bytes)}`))));
+    }, `${shownName(node)} ${bytes(node.bytes)}`))));
 }

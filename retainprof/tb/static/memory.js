@@ -29,6 +29,8 @@ function chart(strategy, other) {
   const x = (at) => LEFT + (at / end) * (W - LEFT - 5);
   const y = (value) => 20 + (1 - Math.max(0, value) / most) * (H - BOTTOM - 20);
   const steps = retainedSteps(strategy);
+  const top = Math.max(0, ...steps.map(([, value]) => value));
+  const hidden = top < most / 200;
   const ticks = [0, 0.25, 0.5, 0.75, 1];
   const told = `Allocated bytes over one step of ${shown.map((one) => `${one.name}, peak ${bytes(one.step.peak_bytes)}`).join(" and ")}`;
   return h("figure", {class: "chart"}, s("svg", {viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": told},
@@ -41,7 +43,7 @@ function chart(strategy, other) {
     other ? s("path", {class: "line other", d: path(other.step.timeline, x, y, end)}) : null,
     s("path", {class: "line", d: path(strategy.step.timeline, x, y, end)})),
   h("figcaption", {}, `Solid line: allocated in ${strategy.name}, above the start of the step. `, other ? `Dashed: ${other.name}. ` : "",
-    steps.length ? "Filled: what the losses hold, known after the forward and after each call. " : "", "Times on this axis are profiled ones."));
+    steps.length ? `Filled: what the losses hold, known after the forward and after each call${hidden ? ` (at most ${bytes(top)}, too little to be seen here)` : ""}. ` : "", "Times on this axis are profiled ones."));
 }
 
 function releases(strategy) {

@@ -10,6 +10,10 @@ export function clockOf(result) {
   return result.timing ? result.timing.clock : "wall";
 }
 
+export function clockName(clock) {
+  return clock === "cpu" ? "CPU" : "Wall";
+}
+
 export function deciding(found, clock) {
   return clock === "wall" || !found.cpu ? found.wall : found.cpu;
 }

@@ -48,6 +48,14 @@ export function flops(value) {
   return found ? `${three(value / found[0])} ${found[1]}` : "0 FLOP";
 }
 
+// A ratio as a signed change.
+export function percent(value) {
+  if (none(value)) return MISSING;
+  const change = (value - 1) * 100;
+  const size = Math.abs(change);
+  return `${change < 0 ? "-" : "+"}${fixed(size, size < 10 ? 1 : 0).replaceAll(",", "")}%`;
+}
+
 export function ratio(value) {
   if (none(value)) return MISSING;
   return value > 0.95 && value < 1.05 ? `${fixed(value, 3)}x` : `${three(value)}x`;
