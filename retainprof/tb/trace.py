@@ -55,12 +55,13 @@ def events(path: Path, call: int) -> dict[str, Any]:
     """Events of one call, and the tenth of its length before and after: times in ns from the call's start.
 
     ``{names, lanes, calls, span_ns, rows: [[name, lane, depth, start_ns, duration_ns]], left}``: at most ``EVENTS``
-    rows, the longest; ``left`` counts the others. The call's label is looked for in the trace's last step.
+    rows, the longest; ``left`` counts the others. The call's label is looked for in the trace's last step; the event
+    that spans the whole recording is left out.
 
     Raises:
         TraceError: the file is no trace, is too large, or has no such call.
     """
-    found = [e for e in _read(path) if e.ph == "X" and e.dur >= 0]
+    found = [e for e in _read(path) if e.ph == "X" and e.dur >= 0 and e.cat != "Trace"]
     calls = [
         (e, label) for e in found if (label := labels.parse(e.name)) and label.phase == "call" and "gpu" not in e.cat
     ]

@@ -84,6 +84,33 @@ def test_trace_of_a_call(multitask: Measured, tab: Tab, watched: Watched) -> Non
     assert Path(download.value.path()).read_bytes() == original.read_bytes()
 
 
+def test_moving_in_a_trace(tab: Tab, watched: Watched) -> None:
+    """The axis' first and last tick, before and after keys, a drag and the wheel."""
+    page = alone(watched, tab, "trace", strategy="retain", call="0")
+    page.wait_for_selector("svg.trace")
+    ends = "() => { const t = [...document.querySelectorAll('svg.trace .tick')]; return [t[0].textContent, t[4].textContent]; }"
+    whole = page.evaluate(ends)
+    assert whole[0].startswith("-")  # a tenth of the call before its start
+    assert page.get_by_text("PyTorch Profiler (0)").count() == 0
+    box = page.locator(".timeline").bounding_box()
+    assert box is not None
+    middle, y = box["x"] + box["width"] / 2, box["y"] + 60
+    page.mouse.move(middle, y)
+    page.mouse.down()
+    page.mouse.move(middle - 300, y, steps=3)
+    page.mouse.up()
+    page.wait_for_function(f"([low]) => ({ends})()[0] !== low", arg=whole)
+    assert not page.evaluate(ends)[0].startswith("-")
+    page.get_by_role("button", name="Whole call").press("0")
+    assert page.evaluate(ends) == whole
+    page.keyboard.down("Control")
+    page.mouse.wheel(0, -100)
+    page.keyboard.up("Control")
+    page.wait_for_function(
+        f"([low, high]) => {{ const e = ({ends})(); return e[0] !== low && e[1] !== high; }}", arg=whole
+    )
+
+
 def test_no_serious_fault_of_accessibility(tab: Tab, watched: Watched) -> None:
     for view in ("answers", "trace"):
         page = alone(watched, tab, view)

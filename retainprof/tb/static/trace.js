@@ -27,7 +27,7 @@ function drawing(found, range) {
   const [low, high] = range;
   const x = (at) => LEFT + ((Math.min(high, Math.max(low, at)) - low) / (high - low)) * (W - LEFT);
   const tops = [];
-  let top = 16;
+  let top = 32;
   found.lanes.forEach((lane, i) => {
     tops.push(top);
     top += (Math.max(0, ...found.rows.filter((row) => row[1] === i).map((row) => row[2])) + 2) * ROW;
@@ -42,22 +42,50 @@ function drawing(found, range) {
   });
   return s("svg", {class: "trace", viewBox: `0 0 ${W} ${top}`, role: "img", "aria-label": `${count(seen.length)} events by thread; the longest are in the table below`},
     s("rect", {class: "band band-0", x: x(0), y: 0, width: Math.max(0, x(found.span_ns) - x(0)), height: top}),
+    [0, 0.25, 0.5, 0.75, 1].map((at) => s("text", {class: "tick", x: at * W, y: 12, "text-anchor": at === 0 ? "start" : at === 1 ? "end" : "middle"}, ns(low + at * (high - low)))),
     found.lanes.map((lane, i) => s("text", {class: "tick", x: 4, y: tops[i]}, lane)), boxes);
+}
+
+// Dragging moves, the wheel with Ctrl (or a pinch) zooms where the pointer is; several moves in one frame are drawn once.
+function byPointer(box, now, show) {
+  let from = null;
+  let wanted = null;
+  const later = (range) => {
+    if (!wanted) window.requestAnimationFrame(() => { show(wanted); wanted = null; });
+    wanted = range;
+  };
+  const part = (event) => { const {left, width} = box.getBoundingClientRect(); return (event.clientX - left) / width; };
+  box.addEventListener("wheel", (event) => {
+    if (!event.ctrlKey) return;
+    event.preventDefault();
+    const [low, high] = wanted || now();
+    const middle = low + part(event) * (high - low);
+    const factor = event.deltaY < 0 ? 0.8 : 1.25;
+    later([middle - (middle - low) * factor, middle + (high - middle) * factor]);
+  }, {passive: false});
+  box.addEventListener("pointerdown", (event) => { from = {at: part(event), range: now()}; box.setPointerCapture(event.pointerId); });
+  box.addEventListener("pointermove", (event) => {
+    if (!from) return;
+    const by = (from.at - part(event)) * (from.range[1] - from.range[0]);
+    later([from.range[0] + by, from.range[1] + by]);
+  });
+  for (const end of ["pointerup", "pointercancel"]) box.addEventListener(end, () => { from = null; });
 }
 
 function viewer(found) {
   const whole = [-found.span_ns / 10, found.span_ns * 1.1];
   let range = whole;
-  const box = h("div", {});
-  const show = (next) => { range = next; replace(box, drawing(found, range)); };
+  const box = h("div", {class: "timeline"});
+  const show = (next) => { range = next[1] - next[0] < 10 ? range : next; replace(box, drawing(found, range)); };
   const zoom = (factor) => { const middle = (range[0] + range[1]) / 2, half = ((range[1] - range[0]) / 2) * factor; show([middle - half, middle + half]); };
   const move = (part) => { const by = (range[1] - range[0]) * part; show([range[0] + by, range[1] + by]); };
   const keys = {"+": () => zoom(0.5), "-": () => zoom(2), ArrowLeft: () => move(-0.25), ArrowRight: () => move(0.25), 0: () => show(whole)};
   const actions = [["Zoom in", "+"], ["Zoom out", "-"], ["Left", "ArrowLeft"], ["Right", "ArrowRight"], ["Whole call", "0"]];
   show(whole);
+  byPointer(box, () => range, show);
   const pressed = (event) => { if (keys[event.key]) { keys[event.key](); event.preventDefault(); } };
   return h("div", {onkeydown: pressed}, h("p", {class: "fields"}, actions.map(([text, key]) => h("button", {type: "button", onclick: keys[key]}, text)),
-    h("span", {class: "quiet"}, "Keys: + - 0 and arrows. The grey band is the call.")), box);
+    h("span", {class: "quiet"}, "Keys: + - 0 and arrows; drag to move, Ctrl and wheel to zoom. The grey band is the call.")), box);
 }
 
 function longest(found) {
