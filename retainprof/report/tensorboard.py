@@ -1,7 +1,7 @@
 """Event files for TensorBoard's standard dashboards: one TensorBoard run a strategy, so that a chart shows them together.
 
 Scalars have the call's index as their step. The whole report is a text, the strategies are hparams sessions, and a custom
-layout puts the calls' times of all strategies into one chart.
+layout puts the calls' times of all strategies into one chart. Where matplotlib is installed, the two main charts are images.
 """
 
 from __future__ import annotations
@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from tensorboard.compat.proto.summary_pb2 import Summary
 from torch.utils.tensorboard import SummaryWriter
 from torch.utils.tensorboard.summary import hparams
 
 from retainprof.records import CallResult, Result, StrategyResult
+from retainprof.report import images
 from retainprof.store import RunFolder
 
 __all__ = ["write"]
@@ -31,12 +33,25 @@ def write(result: Result, folder: RunFolder, report: str) -> None:
     with _writer(folder.events / "report") as writer:
         writer.add_text("report", report)
         writer.add_custom_scalars({"retainprof": {tag: ["Multiline", [tag]] for tag in CALL_CHARTS}})
+        _images(writer, result)
 
 
 def _writer(path: Path) -> SummaryWriter:
     for old in path.glob("events.out.tfevents.*"):
         old.unlink()
     return SummaryWriter(str(path))
+
+
+def _images(writer: SummaryWriter, result: Result) -> None:
+    """The calls' times, and the strategies' time against peak memory; nothing without the extra ``images``."""
+    if not images.available():
+        return
+    for tag, figure in (("calls", images.calls_chart(result)), ("strategies", images.strategies_chart(result))):
+        if figure is not None:
+            width, height = (round(inches * figure.dpi) for inches in figure.get_size_inches())
+            image = Summary.Image(width=width, height=height, colorspace=4, encoded_image_string=images.png(figure))
+            summary = Summary(value=[Summary.Value(tag=tag, image=image)])
+            writer._get_file_writer().add_summary(summary)  # type: ignore[no-untyped-call]
 
 
 def _scalars(strategy: StrategyResult) -> Iterator[tuple[str, float, int]]:
