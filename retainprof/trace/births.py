@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from retainprof.trace.columns import Allocations, Column
+from retainprof.trace.group import distinct
 
 __all__ = ["Births"]
 
@@ -58,7 +59,7 @@ def order_breaks(memory: Allocations) -> int:
     """Places where the total that the trace tells of a device does not continue from the event before."""
     breaks = 0
     device = memory.device_type.astype(np.int64) << 32 | (memory.device_id.astype(np.int64) & 0xFFFFFFFF)
-    for one in np.unique(device):
+    for one in distinct(device):
         rows = np.flatnonzero((device == one) & (memory.total >= 0))
         total, change = memory.total[rows], memory.nbytes[rows]
         if total.any():

@@ -12,6 +12,7 @@ from retainprof import labels
 from retainprof.trace.columns import Column, Marks
 from retainprof.trace.engine import engine_calls
 from retainprof.trace.facts import Facts
+from retainprof.trace.group import Groups
 from retainprof.trace.ranges import Ranges
 from retainprof.trace.select import STEP, labelled, user_marks
 
@@ -82,9 +83,9 @@ def _visits(facts: Facts, marks: Marks) -> _Visits:
     told = operators.sequence[rows] >= 0
     which, rows = which[told], rows[told]
     thread = operators.forward_thread[rows] + 1
-    pairs = np.stack([operators.sequence[rows] * (int(thread.max(initial=0)) + 1) + thread, which])
-    pairs = np.unique(pairs, axis=1)
-    return _Visits(pairs[1], pairs[0], first)
+    node = Groups.by(operators.sequence[rows], thread).of
+    pairs = Groups.by(node, which).first
+    return _Visits(which[pairs], node[pairs], first)
 
 
 def _sharing(seen: _Visits, step: Column) -> tuple[Column, Column]:
@@ -93,8 +94,8 @@ def _sharing(seen: _Visits, step: Column) -> tuple[Column, Column]:
     again = (seen.node[:-1] == seen.node[1:]) & (step[before] == step[after])
     shared = np.bincount(after[again], minlength=len(step))
     graph = np.arange(len(step))
-    links = np.unique(np.stack([after[again], before[again]], axis=1), axis=0) if again.any() else np.empty((0, 2), int)
-    for later, earlier in links.tolist():  # few: pairs of calls
+    links = Groups.by(after[again], before[again]).first
+    for later, earlier in zip(after[again][links].tolist(), before[again][links].tolist(), strict=True):
         low, high = sorted((graph[later], graph[earlier]))
         graph[graph == high] = low
     return shared, graph

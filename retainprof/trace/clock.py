@@ -41,13 +41,14 @@ def _alike(joined: bytes, rows: int) -> Ns | None:
     table = np.frombuffer(joined, np.uint8).reshape(rows, width)
     if not (table[:, -1] == _COMMA).all() or not (table[:, -5] == _POINT).all():
         return None
-    digits = np.delete(table, (width - 5, width - 1), axis=1) - _ZERO
-    if (digits > 9).any():
-        return None
+    digits = table - _ZERO  # wraps round below 0
     value = np.zeros(rows, np.int64)
-    for column in digits.T:
+    for column in (*range(width - 5), *range(width - 4, width - 1)):
+        digit = digits[:, column]
+        if digit.max() > 9:
+            return None
         value *= 10
-        value += column
+        value += digit
     return None if (value < 0).any() else value  # 19 digits can be too many
 
 

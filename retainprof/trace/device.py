@@ -9,6 +9,7 @@ import numpy as np
 from retainprof.records import DeviceTimes
 from retainprof.trace.columns import Column, Table
 from retainprof.trace.facts import Facts
+from retainprof.trace.group import distinct
 from retainprof.trace.ranges import Ranges
 
 __all__ = ["Launched", "device_times", "launched_in"]
@@ -39,7 +40,7 @@ def launched_in(facts: Facts, ranges: Ranges) -> Launched:
     which, at = ranges.inside(Table(start[order])).expand()
     rows = known[order][at]
     launch = facts.launch_of[rows]
-    pairs = np.unique(which * (len(facts.trace.launches) + 1) + launch)
+    pairs = distinct(which * (len(facts.trace.launches) + 1) + launch)
     launches = np.bincount(pairs // (len(facts.trace.launches) + 1), minlength=len(ranges))
     order = np.lexsort((rows, which))  # device events are sorted by their start
     return Launched(len(ranges), which[order], rows[order], launches)

@@ -15,6 +15,7 @@ import numpy as np
 
 from retainprof.trace.columns import Column, Marks
 from retainprof.trace.facts import Facts
+from retainprof.trace.group import among, distinct
 
 __all__ = ["engine_calls", "entering_thread"]
 
@@ -101,8 +102,8 @@ def _with_root(facts: Facts, outside: Column, begin: Column) -> Column:
 def _with_rest(facts: Facts, entering: int, outside: Column, begin: Column, end: Column) -> Column:
     """Ends moved to that of the last operator of an engine thread before the entering thread goes on, or the next call."""
     operators = facts.trace.operators
-    threads = np.unique(operators.thread[facts.engine])
-    rows = np.flatnonzero(np.isin(operators.thread, threads[threads != entering]) & (facts.nest.parent < 0))
+    threads = distinct(operators.thread[facts.engine])
+    rows = np.flatnonzero(among(operators.thread, threads[threads != entering]) & (facts.nest.parent < 0))
     if not len(rows):
         return end
     goes_on = np.append(operators.start[outside], np.iinfo(np.int64).max)

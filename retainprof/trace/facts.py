@@ -12,7 +12,7 @@ import numpy as np
 from retainprof.operators import BOOKKEEPING, FILLERS, is_kernel
 from retainprof.trace.births import Births
 from retainprof.trace.columns import Column
-from retainprof.trace.group import added
+from retainprof.trace.group import added, distinct
 from retainprof.trace.nesting import Nest
 from retainprof.trace.trace import Trace
 
@@ -69,7 +69,7 @@ class Facts:
         rows = np.flatnonzero(self.named(test) & self.aten)
         while len(rows):
             rows = self.aten_parent[rows]
-            rows = np.unique(rows[(rows >= 0) & ~found[rows]])
+            rows = distinct(rows[(rows >= 0) & ~found[rows]])
             found[rows] = True
         return found
 

@@ -13,7 +13,7 @@ from retainprof.trace.births import order_breaks
 from retainprof.trace.columns import KERNEL, MEMCPY, MEMSET, Column, Marks
 from retainprof.trace.device import Launched, device_times, launched_in
 from retainprof.trace.facts import ACCUMULATE, ENGINE, Facts
-from retainprof.trace.group import Groups, added
+from retainprof.trace.group import Groups, added, distinct
 from retainprof.trace.memory import DeviceBytes, range_memory
 from retainprof.trace.ranges import Inside, Ranges
 
@@ -110,7 +110,7 @@ def file_figures(facts: Facts) -> FileFigures:
         orphans_by_kind={name: count for name, count in lost.items() if count},
         orphan_time_ns=int(length[orphan].sum()),
         orphans_launched_before=_launched_before(facts, orphan),
-        device_events_sharing_a_launch=int((~orphan).sum()) - len(np.unique(facts.launch_of[~orphan])),
+        device_events_sharing_a_launch=int((~orphan).sum()) - len(distinct(facts.launch_of[~orphan])),
         memory_events=len(memory),
         frees_of_unknown_birth=int(births.unknown(memory).sum()),
         alive_at_end=int(births.alive_at_end(memory).sum()),

@@ -9,7 +9,7 @@ import numpy as np
 
 from retainprof.trace.columns import Column
 
-__all__ = ["Groups"]
+__all__ = ["Groups", "added", "among", "distinct", "medians"]
 
 _LARGEST = 1 << 62
 
@@ -28,12 +28,19 @@ class Groups:
         for column in columns[1:]:
             width = int(column.max(initial=0)) + 1
             if size * width >= _LARGEST:
-                values, one = np.unique(one, return_inverse=True)
-                size = len(values)
+                places = cls._of(one)
+                one, size = places.of, len(places)
             one = one * width + column
             size *= width
-        _, first, of = np.unique(one, return_index=True, return_inverse=True)
-        return cls(of, first)
+        return cls._of(one)
+
+    @classmethod
+    def _of(cls, values: Column) -> Groups:
+        order = np.argsort(values, kind="stable")
+        new = _changes(values[order])
+        of = np.empty(len(values), np.int64)
+        of[order] = np.cumsum(new) - 1
+        return cls(of, order[new])
 
     def __len__(self) -> int:
         return len(self.first)
@@ -45,6 +52,27 @@ class Groups:
     def sum(self, values: Column) -> Column:
         """Sum of ``values`` in each group, in whole numbers."""
         return added(self.of, values, len(self))
+
+
+def _changes(ordered: Column) -> Column:
+    """Mask of the values that differ from the one before; the first does."""
+    new = np.ones(len(ordered), bool)
+    np.not_equal(ordered[1:], ordered[:-1], out=new[1:])
+    return new
+
+
+def distinct(values: Column) -> Column:
+    """The different values, ascending. (``numpy.unique`` loads ``numpy.ma``, which takes longer than a small trace.)"""
+    ordered = np.sort(values)
+    return ordered[_changes(ordered)]
+
+
+def among(values: Column, known: Column) -> Column:
+    """Mask of the ``values`` that are among ``known``, ascending numbers."""
+    if not len(known):
+        return np.zeros(len(values), bool)
+    found: Column = known[np.minimum(np.searchsorted(known, values), len(known) - 1)] == values
+    return found
 
 
 def added(where: Column, values: Column, size: int) -> Column:

@@ -11,6 +11,7 @@ from retainprof.records import Record
 from retainprof.trace.calls import Calls
 from retainprof.trace.columns import Column
 from retainprof.trace.facts import ENGINE, Facts
+from retainprof.trace.group import among, distinct
 
 __all__ = ["Held", "Release", "held"]
 
@@ -66,14 +67,15 @@ def _spans(facts: Facts, calls: Calls) -> list[_Step]:
     order = np.argsort(operators.sequence[made], kind="stable")
     numbers, began = operators.sequence[made][order], operators.start[made][order]
     found = []
-    for step in np.unique(calls.step).tolist():
+    for step in distinct(calls.step).tolist():
         rows = np.flatnonzero(calls.step == step)
         starts, ends = calls.marks.start[rows], calls.marks.end[rows]
         low, high = np.searchsorted(operators.start, [starts[0], ends[-1]])
         visited = operators.sequence[low:high][facts.engine[low:high]]
-        at = np.searchsorted(numbers, np.unique(visited[visited >= 0]))
+        visited = distinct(visited[visited >= 0])
+        at = np.searchsorted(numbers, visited)
         at = at[at < len(numbers)]
-        begin = began[at][np.isin(numbers[at], visited) & (began[at] < starts[0])]
+        begin = began[at][among(numbers[at], visited) & (began[at] < starts[0])]
         found.append(_Step(step, int(begin.min(initial=starts[0])), starts, ends))
     return found
 

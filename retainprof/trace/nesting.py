@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from retainprof.trace.columns import Column, Marks, Table
+from retainprof.trace.group import distinct
 
 __all__ = ["Nest"]
 
@@ -32,7 +33,7 @@ class _Line:
         first, last = int(start.min(initial=0)), int(end.max(initial=0))
         if (last - first + 2) * (threads + 1) < _LARGEST:
             return cls(first, last - first + 2, None)
-        times = np.unique(np.concatenate([start, end]))
+        times = distinct(np.concatenate([start, end]))
         return cls(0, 2 * len(times) + 2, times)
 
     def at(self, moment: Column, thread: Column) -> Column:

@@ -19,6 +19,7 @@ from retainprof.trace.behind import NodeCost, node_costs
 from retainprof.trace.calls import Calls, find_calls
 from retainprof.trace.facts import Facts
 from retainprof.trace.figures import FileFigures, RangeFigures, file_figures, range_figures
+from retainprof.trace.group import distinct
 from retainprof.trace.held import Held, held
 from retainprof.trace.kernels import KernelTable
 from retainprof.trace.measure import Span, kernel_table, measure
@@ -177,7 +178,7 @@ def _by_call(
     calls: Calls, listed: Sequence[TraceCall], table: KernelTable, nodes: Sequence[tuple[NodeCost, ...]]
 ) -> tuple[CallKernels, ...]:
     found = []
-    for index in np.unique(calls.index).tolist():
+    for index in distinct(calls.index).tolist():
         rows = np.flatnonzero(calls.index == index).tolist()
         wall, interval = median_interval([listed[row].profiled_wall_ns for row in rows])
         busy = [device.busy_ns for row in rows if (device := listed[row].device) is not None]
