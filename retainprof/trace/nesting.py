@@ -30,7 +30,8 @@ class _Line:
 
     @classmethod
     def of(cls, start: Column, end: Column, threads: int) -> _Line:
-        first, last = int(start.min(initial=0)), int(end.max(initial=0))
+        first = int(start.min(initial=0)) - 1  # earlier moments are clipped to before all
+        last = int(end.max(initial=0))
         if (last - first + 2) * (threads + 1) < _LARGEST:
             return cls(first, last - first + 2, None)
         times = distinct(np.concatenate([start, end]))
