@@ -25,6 +25,8 @@ _SEPARATORS: Final = re.compile(r"[\s,]*")
 _LOOSE: Final = json.JSONDecoder(strict=False, parse_float=str)  # times stay text
 _SPACE: Final = b" \t\r\n"
 _TRIES: Final = 64
+_WINDOW: Final = 1 << 15
+_UNREADABLE: Final = object()
 
 
 class EventStream:
@@ -145,14 +147,9 @@ class EventStream:
                 after = words[at + 1 :].encode("utf-8", "replace")
                 self._ended, self._rest = True, after + (b"" if last else self._rest)
                 break
-            try:
-                value, end = _LOOSE.raw_decode(words, at)
-            except (ValueError, RecursionError):
-                boundary = _BOUNDARY.search(words, at + 1)
-                value, end = None, len(words) if boundary is None else boundary.end()
-                self._unreadable += not (last and boundary is None)
-            else:
-                self._unreadable += not isinstance(value, dict)
+            value, end = _value(words, at)
+            broken_off = last and value is _UNREADABLE and end == len(words)
+            self._unreadable += not (isinstance(value, dict) or broken_off)
             if isinstance(value, dict):
                 found.append(loosely(value))
             at = _skip(words, end)
@@ -164,6 +161,27 @@ def _needs_text(events: bytes) -> bool:
     """Whether the first times have a fraction that a double of microseconds would lose."""
     found = _FRACTION.search(events)
     return found is not None and abs(float(found.group(1))) >= EXACT_US
+
+
+def _value(words: str, at: int) -> tuple[Any, int]:
+    """The JSON value that begins at a place, and where to go on; ``_UNREADABLE`` where there is none.
+
+    Decoded from a short copy first: an error counts lines, so with the rest of the text at hand each one would cost as much
+    as reading it all.
+    """
+    try:
+        value, length = _LOOSE.raw_decode(words[at : at + _WINDOW])
+        return value, at + length
+    except (ValueError, RecursionError):
+        boundary = _BOUNDARY.search(words, at + 1)
+    if boundary is None or boundary.start() - at > _WINDOW // 2:  # it may be longer than the copy
+        try:
+            value, length = _LOOSE.raw_decode(words[at:])
+        except (ValueError, RecursionError):
+            pass
+        else:
+            return value, at + length
+    return _UNREADABLE, len(words) if boundary is None else boundary.end()
 
 
 def _skip(words: str, at: int) -> int:
