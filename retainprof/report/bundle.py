@@ -1,6 +1,7 @@
-"""The front end's ES modules as one script, and escaping for what is put inside a page.
+"""The front end's ES modules as one file, and escaping for what is put inside a page.
 
-A page opened from disk may not import modules, so the report carries them in one. The modules keep to plain forms
+A page opened from disk may not import modules, so the report carries them in one script. TensorBoard's frame may, but one
+file arrives at once where imports of imports arrive one after another. The modules keep to plain forms
 (``import {a, b} from "./x.js";`` on one line, ``export`` before ``function`` or ``const``), which are all this knows.
 """
 
@@ -12,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-__all__ = ["STATIC", "embed", "script"]
+__all__ = ["STATIC", "embed", "module", "script"]
 
 STATIC: Final = Path(__file__).resolve().parent.parent / "tb" / "static"
 _IMPORT: Final = re.compile(r'^import \{([^}]*)\} from "\./([\w/.]+)";$', re.MULTILINE)
@@ -28,6 +29,18 @@ def script(entry: str, folder: Path = STATIC) -> str:
     parts: list[str] = []
     _add(entry, folder, parts, {}, ())
     return "\n".join(parts)
+
+
+def module(entry: str, folder: Path = STATIC) -> str:
+    """Like :func:`script`, as one ES module that exports what ``entry`` exports.
+
+    Raises:
+        ValueError: as :func:`script`.
+    """
+    parts: list[str] = []
+    last = _add(entry, folder, parts, {}, ())
+    exported = [first or second for first, second in _EXPORT.findall((folder / entry).read_text(encoding="utf-8"))]
+    return "\n".join([*parts, f"export const {{{', '.join(exported)}}} = {last};"])
 
 
 def _add(name: str, folder: Path, parts: list[str], done: dict[str, str], path: tuple[str, ...]) -> str:

@@ -26,12 +26,22 @@ def page(result: Result, answers: Sequence[Answer]) -> dict[str, Any]:
     Left out: raw samples (``n`` says how many there were), kernel rows, timeline points beyond ``POINTS`` a strategy
     (:func:`thin`) and holders' storages beyond the ``STORAGES`` largest.
     """
-    body = msgspec.to_builtins(result)
+    replace = msgspec.structs.replace
+    light = [
+        replace(
+            strategy,
+            calls=tuple(replace(call, kernel_rows=()) for call in strategy.calls),
+            first_vs_later=tuple(replace(later, kernels=()) for later in strategy.first_vs_later),
+            step=replace(strategy.step, timeline=()),
+        )
+        for strategy in result.strategies
+    ]
+    body = msgspec.to_builtins(replace(result, strategies=tuple(light)))
     for strategy, record in zip(body["strategies"], result.strategies, strict=True):
         strategy["step"]["timeline"] = [[p.at_ns, p.bytes] for p in thin(record.step.timeline, POINTS)]
         strategy["retained"]["storages"] = strategy["retained"]["storages"][:STORAGES]
-        for call in strategy["calls"]:
-            call["kernel_rows"] = len(call["kernel_rows"])
+        for call, measured in zip(strategy["calls"], record.calls, strict=True):
+            call["kernel_rows"] = len(measured.kernel_rows)
         for later in strategy["first_vs_later"]:
             del later["kernels"]
     _without_samples(body["strategies"])
@@ -77,7 +87,7 @@ def kernels(calls: Sequence[Sequence[KernelRow]], limit: int | None = None) -> d
     for rows in calls:
         kept = rows if limit is None else sorted(rows, key=lambda row: -row.self_ns)[:limit]
         packed = [
-            [
+            (
                 names.setdefault(row.name, len(names)),
                 shapes.setdefault(row.shapes, len(shapes)),
                 row.count,
@@ -85,7 +95,7 @@ def kernels(calls: Sequence[Sequence[KernelRow]], limit: int | None = None) -> d
                 row.bytes,
                 int(row.leaf),
                 int(row.device),
-            ]
+            )
             for row in kept
         ]
         tables.append({"rows": packed, "left": len(rows) - len(kept)})

@@ -17,14 +17,13 @@ from werkzeug import wrappers
 from retainprof.analysis.answers import answers
 from retainprof.errors import RetainprofError, UsageError
 from retainprof.records import StrategyResult
-from retainprof.report import page_data
+from retainprof.report import bundle, page_data
+from retainprof.report.bundle import STATIC
 from retainprof.tb import trace
 from retainprof.tb.runs import Runs
 
 __all__ = ["Plugin"]
 
-STATIC: Final = Path(__file__).resolve().parent / "static"
-TYPES: Final = {".js": "application/javascript", ".css": "text/css"}
 FIRST_LOOK_SECONDS: Final = 0.3
 _log = logging.getLogger(__name__)
 Handler = Callable[[Mapping[str, str]], Any]
@@ -56,10 +55,11 @@ class Plugin(base_plugin.TBPlugin):  # type: ignore[misc]
 
     def get_plugin_apps(self) -> dict[str, Any]:
         """Routes below ``data/plugin/retainprof``."""
-        files = {f"/{path.name}": _file(path) for path in STATIC.iterdir() if path.suffix in TYPES}
+        style = (STATIC / "style.css").read_bytes()
         data = {"/runs": self._list, "/page": self._page, "/kernels": self._kernels, "/events": self._events}
         return {
-            **files,
+            "/index.js": _file(bundle.module("index.js").encode(), "application/javascript"),
+            "/style.css": _file(style, "text/css"),
             **{route: _json(handler) for route, handler in data.items()},
             "/trace": wrappers.Request.application(self._download),
         }
@@ -142,10 +142,12 @@ def _json(handler: Handler) -> Any:
     return respond
 
 
-def _file(path: Path) -> Any:
+def _file(content: bytes, kind: str) -> Any:
+    """A route that answers with ``content``."""
+
     @wrappers.Request.application
     def respond(request: wrappers.Request) -> wrappers.Response:
-        response: wrappers.Response = http_util.Respond(request, path.read_bytes(), TYPES[path.suffix])
+        response: wrappers.Response = http_util.Respond(request, content, kind)
         return response
 
     return respond

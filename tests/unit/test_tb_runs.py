@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from retainprof.errors import StoreError, TraceError
-from retainprof.records import StrategyResult, TimelinePoint
-from retainprof.report.bundle import embed, script
-from retainprof.report.page_data import thin
+from retainprof.records import CallResult, Environment, KernelRow, Result, StrategyResult, TimelinePoint
+from retainprof.report.bundle import embed, module, script
+from retainprof.report.page_data import page, thin
 from retainprof.tb import runs as runs_module
 from retainprof.tb import trace
 from retainprof.tb.loader import Loader
@@ -155,3 +155,29 @@ def test_modules_become_one_script(tmp_path: Path) -> None:
     (tmp_path / "b.js").write_text('import {a} from "./a.js";\nexport const b = 1;\n')
     with pytest.raises(ValueError, match="import each other"):
         script("a.js", tmp_path)
+
+
+def test_one_module_exports_what_its_entry_exports(tmp_path: Path) -> None:
+    (tmp_path / "a.js").write_text(
+        'import {b} from "./b.js";\nexport async function a() { return b; }\nexport const c = 2;\n'
+    )
+    (tmp_path / "b.js").write_text("export const b = 1;\n")
+    lines = module("a.js", tmp_path).splitlines()
+    assert lines[-1] == "export const {a, c} = module_1;"
+    assert not [line for line in lines[:-1] if line.startswith(("import", "export"))]
+    assert module("index.js").splitlines()[-1].startswith("export const {render} = ")
+
+
+def test_a_page_counts_kernels_without_carrying_them() -> None:
+    rows = tuple(KernelRow(name=f"k{i}") for i in range(3))
+    call = CallResult(
+        index=0, losses=("a",), kind="backward", retain_graph=False, create_graph=False, label="", kernel_rows=rows
+    )
+    where = Environment(
+        python="", torch="", device="", device_name="", threads=1, interop_threads=1, platform="", cpu="", cpus=1
+    )
+    strategy = StrategyResult(name="s", kind="retain", calls=(call,))
+    result = Result(retainprof="0", scenario={}, environment=where, status="ok", strategies=(strategy,))
+    (shown,) = page(result, ())["result"]["strategies"]
+    assert shown["calls"][0]["kernel_rows"] == 3
+    assert result.strategies[0].calls[0].kernel_rows == rows

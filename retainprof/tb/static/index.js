@@ -9,7 +9,9 @@ const POLL_MS = 5000;
 export async function render() {
   document.documentElement.lang = "en";
   document.title = "retainprof";
-  document.head.append(h("link", {rel: "stylesheet", href: new URL("./style.css", import.meta.url).href}));
+  const style = h("link", {rel: "stylesheet", href: new URL("./style.css", import.meta.url).href});
+  const styled = new Promise((done) => { style.onload = done; style.onerror = done; });
+  document.head.append(style);
   const root = h("div", {id: "root"});
   document.body.append(root);
   const source = makeSource();
@@ -17,6 +19,7 @@ export async function render() {
   async function look() {
     try {
       const changed = await source.refresh();
+      await styled; // nothing moves once it is seen
       if (!source.runs().length) {
         replace(root, h("main", {class: "retainprof"}, h("h1", {}, "retainprof"), h("p", {role: "status"}, "No run below the log directory yet. Make one: retainprof scenario.yaml --out LOGDIR")));
         shown = null;

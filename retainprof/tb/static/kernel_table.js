@@ -16,12 +16,14 @@ const COLUMNS = [
   ["bytesB", "B bytes", (row) => row.bytes[1]],
 ];
 
+const words = new Intl.Collator("en");
+
 function sorted(rows, key) {
   const descending = key.startsWith("-");
   const column = COLUMNS.find(([name]) => name === key.replace("-", ""));
   if (!column) return rows;
   const value = column[2];
-  const order = (a, b) => (typeof value(a) === "number" ? value(a) - value(b) : value(a).localeCompare(value(b)));
+  const order = (a, b) => (typeof value(a) === "number" ? value(a) - value(b) : words.compare(value(a), value(b)));
   return [...rows].sort((a, b) => (descending ? order(b, a) : order(a, b)));
 }
 
@@ -53,9 +55,9 @@ export function kernelTable(rows, left, state) {
   const note = h("p", {class: "quiet", role: "status"});
   const view = {box, body, shown: rows};
   function update() {
-    const words = state.get("filter").toLowerCase();
+    const wanted = state.get("filter").toLowerCase();
     const status = state.get("status");
-    const matching = rows.filter((row) => (!words || `${row.name} ${row.shapes}`.toLowerCase().includes(words))
+    const matching = rows.filter((row) => (!wanted || `${row.name} ${row.shapes}`.toLowerCase().includes(wanted))
       && (!status || (status === "different" ? row.status !== "same" : row.status === status)));
     view.shown = sorted(matching, state.get("sort"));
     grid.setAttribute("aria-rowcount", view.shown.length + 1);

@@ -32,7 +32,17 @@ export function mainStrategy(page) {
   return named || page.result.strategies[0] || null;
 }
 
+const unpacked = new WeakMap();
+
+// The rows of one call; made once for each document.
 export function unpack(document, index) {
+  if (!unpacked.has(document)) unpacked.set(document, new Map());
+  const known = unpacked.get(document);
+  if (!known.has(index)) known.set(index, unpackCall(document, index));
+  return known.get(index);
+}
+
+function unpackCall(document, index) {
   const found = document.calls[index];
   const rows = (found ? found.rows : []).map(([name, shapes, times, selfNs, size, leaf, device]) => ({
     name: document.names[name], shapes: document.shapes[shapes], count: times, selfNs, bytes: size, leaf: !!leaf, device: !!device,
@@ -50,20 +60,26 @@ const GROUPS = [
 
 export const groupNames = [...GROUPS.map(([name]) => name), "other"];
 
+const groups = new Map();
+
 export function groupOf(name) {
-  const found = GROUPS.findIndex(([, pattern]) => pattern.test(name));
-  return found < 0 ? GROUPS.length : found;
+  if (!groups.has(name)) {
+    const found = GROUPS.findIndex(([, pattern]) => pattern.test(name));
+    groups.set(name, found < 0 ? GROUPS.length : found);
+  }
+  return groups.get(name);
 }
 
 // Kernels of call A against call B, by name, shapes, leaf and device; changed: another count or other bytes.
 export function diff(first, later) {
   const found = new Map();
   [first, later].forEach((rows, side) => rows.forEach((row) => {
-    const key = JSON.stringify([row.name, row.shapes, row.leaf, row.device]);
-    if (!found.has(key)) {
-      found.set(key, {name: row.name, shapes: row.shapes, leaf: row.leaf, count: [0, 0], selfNs: [0, 0], bytes: [0, 0]});
+    const key = `${row.leaf}${row.device}${row.name.length} ${row.name}${row.shapes}`; // the length tells where the name ends
+    let entry = found.get(key);
+    if (!entry) {
+      entry = {name: row.name, shapes: row.shapes, leaf: row.leaf, count: [0, 0], selfNs: [0, 0], bytes: [0, 0]};
+      found.set(key, entry);
     }
-    const entry = found.get(key);
     entry.count[side] += row.count;
     entry.selfNs[side] += row.selfNs;
     entry.bytes[side] += row.bytes;
@@ -72,7 +88,9 @@ export function diff(first, later) {
   rows.forEach((row) => {
     const alike = row.count[0] === row.count[1] && row.bytes[0] === row.bytes[1];
     row.status = !row.count[1] ? "only_first" : !row.count[0] ? "only_later" : alike ? "same" : "changed";
+    row.rank = (row.status === "same" ? 2 : 0) + (row.leaf ? 0 : 1);
+    row.gap = Math.abs(row.selfNs[1] - row.selfNs[0]);
   });
-  return rows.sort((a, b) => (a.status === "same") - (b.status === "same") || b.leaf - a.leaf
-    || Math.abs(b.selfNs[1] - b.selfNs[0]) - Math.abs(a.selfNs[1] - a.selfNs[0]));
+  // What differs before what doesn't, kernels before what only calls them, then by the difference of self time.
+  return [0, 1, 2, 3].flatMap((rank) => rows.filter((row) => row.rank === rank).sort((a, b) => b.gap - a.gap));
 }
