@@ -3,23 +3,25 @@
     python benchmarks/cold.py [--samples 12]
 
 The cold pass forks its samples on the CPU, since that saves an import of torch for each. The table shows times and page
-faults of both kinds of process, and a warm third step for scale.
+faults of both kinds of process.
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
+from collections.abc import Iterator
 from pathlib import Path
 
 from retainprof.capture.cold import ColdRequest, ColdStep, measure_cold
 from retainprof.scenario import Imports, load
 
+PROCESSES = 3  # as in a scenario
 SCENARIO = Path(__file__).resolve().parents[1] / "scenarios" / "multitask.yaml"
 
 
-def measure(start: str) -> ColdStep:
-    """One first step of the strategy ``retain``."""
+def measure(start: str) -> Iterator[ColdStep]:
+    """``PROCESSES`` first steps of the strategy ``retain``."""
     scenario = load(SCENARIO)
     retain = next(i for i, strategy in enumerate(scenario.strategies) if strategy.kind == "retain")
     request = ColdRequest(
@@ -28,22 +30,21 @@ def measure(start: str) -> ColdStep:
         device="cpu",
         threads=1,
         strategies=(retain,),
-        repeats=1,
+        repeats=PROCESSES,
         start="fork" if start == "fork" else "spawn",
     )
-    (step,) = measure_cold(request, lambda done, of: None)  # noqa: ARG005
-    return step
+    yield from measure_cold(request, lambda done, of: None)  # noqa: ARG005
 
 
 def main() -> None:
     """Print medians of both and their ratio."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--samples", type=int, default=12)
-    count = parser.parse_args().samples
+    count = -(-parser.parse_args().samples // PROCESSES)
     found: dict[str, list[ColdStep]] = {"spawn": [], "fork": []}
     for _ in range(count):
         for start, steps in found.items():
-            steps.append(measure(start))
+            steps += measure(start)
     rows = {
         "forward µs": lambda step: step.forward_wall_ns / 1000,
         "call 0 µs": lambda step: step.call_wall_ns[0] / 1000,

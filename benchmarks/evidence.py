@@ -23,8 +23,8 @@ from retainprof.capture import evidence
 from retainprof.capture.bytes import Books, keep_books
 from retainprof.capture.labelled import LabelObserver, Recorder
 from retainprof.capture.step import StepRunner
-from retainprof.capture.timing import collected
 from retainprof.capture.workload import State, Workload
+from retainprof.collector import collected
 from retainprof.strategies import Retain
 
 STEPS = 10

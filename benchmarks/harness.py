@@ -17,8 +17,9 @@ from torch import Tensor, nn
 
 from retainprof.analysis.stats import paired_ratio
 from retainprof.capture.step import StepRunner
-from retainprof.capture.timing import collected, timer_for
+from retainprof.capture.timing import timer_for
 from retainprof.capture.workload import State, Workload
+from retainprof.collector import collected
 from retainprof.strategies import Retain
 
 TARGETS = {"100 µs": (32, 8, 1.05), "1 ms": (256, 64, 1.01)}  # width, batch, promised ratio

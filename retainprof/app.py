@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from retainprof import store
+from retainprof.capture.cold import Worker
 from retainprof.errors import RetainprofError, UsageError
 
 if TYPE_CHECKING:
@@ -43,19 +44,20 @@ def run_files(options: RunOptions) -> int:
     Returns the worst exit code: 0, 3 where a strategy failed, 130 where the user interrupted.
     """
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # else the profiler writes its starts and stops to standard error
-    from retainprof.scenario import load
-
     if options.json == "-" and len(options.scenarios) > 1:
         raise UsageError("--json - prints one result, but there are several scenarios", hint="give --json a file name")
     if options.json not in (None, "-"):
         store.check_writable(Path(options.json or ""))
-    scenarios = [_chosen(load(path, options.overrides), options.strategies) for path in options.scenarios]
     worst = DONE
-    for scenario in scenarios:
-        result = run_scenario(scenario, options)
-        worst = max(worst, _exit_code(result))
-        if worst == INTERRUPTED:
-            break
+    with Worker() as worker:  # it imports torch while this process reads the scenarios
+        from retainprof.scenario import load
+
+        scenarios = [_chosen(load(path, options.overrides), options.strategies) for path in options.scenarios]
+        for n, scenario in enumerate(scenarios):
+            result = run_scenario(scenario, options, worker if n == 0 else None)
+            worst = max(worst, _exit_code(result))
+            if worst == INTERRUPTED:
+                break
     return worst
 
 
@@ -76,8 +78,8 @@ def _exit_code(result: Result) -> int:
     return STRATEGY_FAILED if result.status != "ok" else DONE
 
 
-def run_scenario(scenario: Scenario, options: RunOptions) -> Result:
-    """Measure one scenario and write its run folder; returns what ``result.json`` holds.
+def run_scenario(scenario: Scenario, options: RunOptions, worker: Worker | None = None) -> Result:
+    """Measure one scenario and write its run folder; returns what ``result.json`` holds. ``worker`` is one begun before.
 
     Raises:
         RetainprofError: nothing could be measured. What had been measured before is in the folder, marked partial.
@@ -93,6 +95,7 @@ def run_scenario(scenario: Scenario, options: RunOptions) -> Result:
             Imports.allowing(scenario, options.allow_import),
             progress,
             folder.trace_path if options.keep_traces else None,
+            worker,
         )
         run = _Run(session, folder, options)
         run.measure()
@@ -120,8 +123,7 @@ class _Run:
                 self._folder.discard()
             raise
         else:
-            failed = any(strategy.error is not None for strategy in self._assemble("ok", "").strategies)
-            self._write("failed" if failed else "ok", "")
+            self._write("failed" if self._session.has_errors else "ok", "")
 
     def _assemble(self, status: Status, message: str) -> Result:
         from retainprof.analysis import complete

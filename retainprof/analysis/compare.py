@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Literal
 
 from retainprof.analysis.kernels import diff
@@ -25,7 +26,13 @@ def pair(contender: Samples, baseline: Samples) -> Ratio | None:
     """Ratio of two samples of the same rounds; None where they were not measured, or not in the same rounds."""
     if len(contender.samples) != len(baseline.samples):
         return None
-    return paired_ratio(contender.samples, baseline.samples)
+    return _paired(contender.samples, baseline.samples)
+
+
+@lru_cache(maxsize=4096)
+def _paired(contender: tuple[int, ...], baseline: tuple[int, ...]) -> Ratio | None:
+    """A result is made complete after every pass, with the samples of the pass before."""
+    return paired_ratio(contender, baseline)
 
 
 def deciding(cpu: Ratio | None, wall: Ratio | None, clock: Clock) -> Ratio | None:

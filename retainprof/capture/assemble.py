@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -92,6 +93,12 @@ def _strategy(measured: Measured, index: int, relative: Callable[[Path], str]) -
 
 
 def _samples(ns: Sequence[int]) -> Samples:
+    return _summarised(tuple(ns))
+
+
+@lru_cache(maxsize=4096)
+def _summarised(ns: tuple[int, ...]) -> Samples:
+    """A result is assembled after every pass, mostly from the samples of the pass before."""
     return summarise(ns)
 
 

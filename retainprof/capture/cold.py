@@ -15,10 +15,9 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, Self
 
 import msgspec
 
@@ -27,7 +26,7 @@ from retainprof.errors import CaptureError
 if TYPE_CHECKING:
     from retainprof.scenario import Imports, Scenario
 
-__all__ = ["ColdRequest", "ColdStep", "measure_cold"]
+__all__ = ["ColdRequest", "ColdStep", "Worker", "measure_cold"]
 
 
 class ColdStep(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,22 +61,92 @@ class ColdRequest:
         return self.repeats * len(self.strategies)
 
 
+class Worker:
+    """A process that imports torch and then waits for a request: begun early, it is ready when it is needed.
+
+    A context manager; leaving it ends the process, which has a group of its own, with all its children.
+    """
+
+    module = "retainprof.capture.cold_worker"
+
+    def __init__(self) -> None:
+        root = str(Path(__file__).resolve().parents[2])
+        path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH", "")])])
+        self._words = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed in __exit__
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", self.module],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._words,
+            start_new_session=True,
+            env={**os.environ, "PYTHONPATH": path},
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End it at once; may be called again."""
+        process = self._process
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        for stream in (process.stdin, process.stdout, self._words):
+            assert stream is not None
+            with contextlib.suppress(BrokenPipeError):  # a request it did not live to read
+                stream.close()
+
+    def measure(self, request: ColdRequest, meanwhile: Callable[[], None] = lambda: None) -> Iterator[ColdStep]:
+        """One :class:`ColdStep` a process; nothing is measured before ``meanwhile()`` is over. To be called once.
+
+        Raises:
+            CaptureError: the worker died without an answer; its own last words are in the hint.
+        """
+        process = self._process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):  # it died early; its status and last words are told below
+            pickle.dump(request, process.stdin)
+            process.stdin.flush()
+            meanwhile()
+            process.stdin.close()  # go
+        seen = 0
+        for line in process.stdout:
+            seen += 1
+            yield msgspec.json.decode(line, type=ColdStep)
+        if process.wait() != 0 or seen < request.samples:
+            self._words.seek(0)
+            last = self._words.read().strip().splitlines()[-3:]
+            raise CaptureError(
+                f"a cold process ended with status {process.returncode} after {seen} of {request.samples} samples",
+                hint="\n".join(last) or "set measure.cold to 0 to leave the cold pass out",
+            )
+
+
 def measure_cold(
-    request: ColdRequest, tick: Callable[[int, int], None], meanwhile: Callable[[], None] = lambda: None
+    request: ColdRequest,
+    tick: Callable[[int, int], None],
+    meanwhile: Callable[[], None] = lambda: None,
+    ready: Worker | None = None,
 ) -> Iterator[ColdStep]:
     """Yield one :class:`ColdStep` a process; ``tick(done, samples)`` after each.
 
-    ``meanwhile()`` is called once, while the first worker imports torch and before it measures anything.
+    ``meanwhile()`` is called while the first worker gets ready to measure. ``ready`` is a worker begun before, if any.
 
     Raises:
         CaptureError: a worker died without an answer; its own last words are in the hint.
     """
     done = 0
-    for n, part in enumerate(_parts(request)):
-        for step in _worker(part, meanwhile if n == 0 else lambda: None):
-            done += 1
-            tick(done, request.samples)
-            yield step
+    for part in _parts(request):
+        with ready or Worker() as worker:
+            work, ready, meanwhile = meanwhile, None, lambda: None
+            for step in worker.measure(part, work):
+                done += 1
+                tick(done, request.samples)
+                yield step
 
 
 def _parts(request: ColdRequest) -> Iterator[ColdRequest]:
@@ -96,45 +165,3 @@ def _parts(request: ColdRequest) -> Iterator[ColdRequest]:
                 repeats=1,
                 start="spawn",
             )
-
-
-def _worker(request: ColdRequest, meanwhile: Callable[[], None]) -> Iterator[ColdStep]:
-    with tempfile.TemporaryFile("w+") as words, _running(words) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        meanwhile()
-        with contextlib.suppress(BrokenPipeError):  # it died early; its status and last words are told below
-            pickle.dump(request, process.stdin)
-            process.stdin.close()
-        seen = 0
-        for line in process.stdout:
-            seen += 1
-            yield msgspec.json.decode(line, type=ColdStep)
-        if process.wait() != 0 or seen < request.samples:
-            words.seek(0)
-            last = words.read().strip().splitlines()[-3:]
-            raise CaptureError(
-                f"a cold process ended with status {process.returncode} after {seen} of {request.samples} samples",
-                hint="\n".join(last) or "set measure.cold to 0 to leave the cold pass out",
-            )
-
-
-@contextmanager
-def _running(words: IO[str]) -> Iterator[subprocess.Popen[bytes]]:
-    """A worker in a process group of its own, ended with all its children whatever happens."""
-    root = str(Path(__file__).resolve().parents[2])
-    path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH", "")])])
-    process = subprocess.Popen(
-        [sys.executable, "-m", "retainprof.capture.cold_worker"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=words,
-        start_new_session=True,
-        env={**os.environ, "PYTHONPATH": path},
-    )
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import os
 import pickle
+import pkgutil
 import random
 import sys
+import time
 import traceback
-from typing import IO
+from functools import partial
+from typing import IO, Final
 
 import msgspec
 import torch
 
+from retainprof import zoo
 from retainprof.capture.build import build_runner, build_workload
 from retainprof.capture.cold import ColdRequest, ColdStep
-from retainprof.capture.cold_pages import own_pages
+from retainprof.capture.cold_pages import Runs, own_pages, written_pages
 from retainprof.capture.timing import Timer, timer_for
+
+SCOUT_SECONDS: Final = 1.0
 
 try:
     import resource
@@ -86,29 +94,67 @@ def _answer(request: ColdRequest, index: int, out: IO[bytes]) -> None:
     out.flush()
 
 
-def _forked(request: ColdRequest, index: int, out: IO[bytes]) -> None:
+def _scout(request: ColdRequest) -> dict[int, Runs]:
+    """The pages that a first step of each strategy writes; a strategy that the scouts had no time for is left out."""
+    begun, found = time.monotonic(), dict[int, Runs]()
+    for index in request.strategies:
+        if time.monotonic() - begun < SCOUT_SECONDS:
+            pages = written_pages(partial(_quiet_step, request, index))
+            if pages:
+                found[index] = pages
+    return found
+
+
+def _quiet_step(request: ColdRequest, index: int) -> None:
+    with contextlib.suppress(Exception):  # the child that is measured will tell it
+        first_step(request, index)
+
+
+def _import_ours() -> None:
+    """Modules of this project that every child would import else; none of them runs torch when it is imported."""
+    importlib.import_module("retainprof.scenario.build")
+    for module in pkgutil.iter_modules(zoo.__path__):
+        importlib.import_module(f"{zoo.__name__}.{module.name}")
+
+
+def _forked(request: ColdRequest, index: int, out: IO[bytes], pages: Runs | None) -> int:
+    """Measure in a child; returns its process number once it has answered. It is gone well before the next one measures."""
+    reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         try:
-            own_pages()
+            own_pages(pages)
             _answer(request, index, out)
+            os.close(writing)
         finally:
             os._exit(0)
-    os.waitpid(child, 0)
+    os.close(writing)
+    os.read(reading, 1)  # nothing: the child let go of its end
+    os.close(reading)
+    return child
 
 
-def main() -> int:
+def main() -> None:
     """Measure what standard input asks for; the model's own prints go to standard error."""
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     request: ColdRequest = pickle.load(sys.stdin.buffer)
-    measured = _forked if request.start == "fork" else _answer
-    shuffled = random.Random(request.scenario.seed)
+    forks = request.start == "fork"
+    _import_ours()
+    pages = _scout(request) if forks and request.samples > 1 else {}
+    sys.stdin.buffer.read()  # until the asking process is quiet
+    shuffled, children = random.Random(request.scenario.seed), list[int]()
     for _ in range(request.repeats):
         for index in shuffled.sample(request.strategies, len(request.strategies)):
-            measured(request, index, out)
-    return 0
+            if not forks:
+                _answer(request, index, out)
+                continue
+            children.append(_forked(request, index, out, pages.get(index)))
+            if len(children) > 1:
+                os.waitpid(children.pop(0), 0)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
+    sys.stderr.flush()
+    os._exit(0)  # all is said; taking torch apart would only take time

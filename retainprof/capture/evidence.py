@@ -23,7 +23,7 @@ from retainprof.capture.labelled import LabelObserver, Recorder
 from retainprof.capture.needs import Needs, find_needs, left_after, without_needless
 from retainprof.capture.step import StepRunner
 from retainprof.capture.timeline import Timeline, timeline
-from retainprof.capture.timing import collected
+from retainprof.collector import collected
 from retainprof.records import CallError, RangePass
 
 __all__ = ["Evidence", "EvidencePlan", "gather"]

@@ -18,14 +18,15 @@ from typing import TYPE_CHECKING, Protocol
 import torch
 
 from retainprof.capture.build import build_runners, build_workload
-from retainprof.capture.cold import ColdRequest, ColdStep, measure_cold
+from retainprof.capture.cold import ColdRequest, ColdStep, Worker, measure_cold
 from retainprof.capture.device import resolve
 from retainprof.capture.environment import environment
 from retainprof.capture.evidence import Evidence, EvidencePlan, gather
 from retainprof.capture.gradients import FinalGradients, compare, final_gradients, reference_runner
 from retainprof.capture.probe import probe
 from retainprof.capture.step import StepRunner
-from retainprof.capture.timing import Clock, Measurement, TimingPlan, collected
+from retainprof.capture.timing import Clock, Measurement, TimingPlan
+from retainprof.collector import collected
 from retainprof.errors import CaptureError
 from retainprof.records import Environment, Gradients
 
@@ -61,13 +62,20 @@ class Measured:
 
 
 def _preload() -> None:
-    """Import what later passes need and what takes seconds: the FLOP counter brings torch's compiler with it."""
-    for name in ("torch._dynamo", "torch.utils.tensorboard"):
+    """Import what later passes need and what takes seconds, while the cold worker gets ready.
+
+    The FLOP counter brings torch's compiler with it.
+    """
+    for name in ("torch._dynamo", "torch.utils.tensorboard", "retainprof.report.html", "retainprof.report.terminal"):
         importlib.import_module(name)
 
 
 class Session:
-    """Measures one scenario. ``trace_path(strategy name, rank, time in ns)`` says where traces go; None keeps none."""
+    """Measures one scenario.
+
+    ``trace_path(strategy name, rank, time in ns)`` says where traces go; None keeps none. ``cold_worker`` is one begun
+    before, for the first cold process.
+    """
 
     def __init__(
         self,
@@ -75,8 +83,10 @@ class Session:
         imports: Imports,
         watch: Watch,
         trace_path: Callable[[str, int, int], Path] | None,
+        cold_worker: Worker | None = None,
     ) -> None:
         self.scenario, self.imports, self.watch = scenario, imports, watch
+        self._cold_worker = cold_worker
         self._trace_path = trace_path
         self.device = resolve(scenario.device)
         if scenario.threads is not None:
@@ -88,8 +98,15 @@ class Session:
         """Process CPU time is the steadier clock where one thread does all the work; else wall time decides."""
         return "cpu" if self.device.type == "cpu" and torch.get_num_threads() == 1 else "wall"
 
+    @property
+    def has_errors(self) -> bool:
+        """Whether a step of any strategy raised."""
+        timing = self.measured.timing
+        timed = [] if timing is None else [timer.times.error for timer in timing.timers]
+        return any(error is not None for error in (*timed, *(one.error for one in self.measured.evidence)))
+
     def run(self, done: Callable[[], None]) -> None:
-        """All passes in order; ``done()`` after each.
+        """All passes in order; ``done()`` after each but the last.
 
         Raises:
             RetainprofError: the scenario's parts cannot be built or run, or measuring failed.
@@ -101,7 +118,8 @@ class Session:
                 for name, work in zip(PHASES, (self._cold, self._time, self._explain, self._compare), strict=True):
                     with self._phase(name):
                         work()
-                    done()
+                    if name != PHASES[-1]:
+                        done()
 
     @contextmanager
     def _phase(self, name: str) -> Iterator[None]:
@@ -137,6 +155,8 @@ class Session:
         scenario = self.scenario
         self.watch.phase("cold", f"first steps of {scenario.measure.cold} fresh processes for each strategy")
         if not scenario.measure.cold:
+            if self._cold_worker is not None:
+                self._cold_worker.stop()
             return
         request = ColdRequest(
             scenario=scenario,
@@ -148,7 +168,7 @@ class Session:
             start="fork" if self.device.type == "cpu" else "spawn",
         )
         try:
-            for step in measure_cold(request, self._cold_tick, _preload):
+            for step in measure_cold(request, self._cold_tick, _preload, self._cold_worker):
                 self.measured.cold.append(step)
         except CaptureError as e:
             self.measured.warnings.append(f"cold pass: {e}; {e.hint}")

@@ -11,7 +11,6 @@ import gc
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -21,14 +20,16 @@ from retainprof.analysis.stats import is_narrow
 from retainprof.capture.device import synchroniser
 from retainprof.capture.observe import Observer
 from retainprof.capture.step import StepRunner
+from retainprof.collector import collected
 from retainprof.records import CallError
 
-__all__ = ["Clock", "Measurement", "StepTimes", "Stopped", "TimingPlan", "collected", "timer_for"]
+__all__ = ["Clock", "Measurement", "StepTimes", "Stopped", "TimingPlan", "timer_for"]
 
 Clock = Literal["cpu", "wall"]
 Stopped = Literal["narrow", "budget", "rounds", "interrupted"]
 CHECK_SECONDS = 1.0
 STABLE = 0.05
+COLLECT_SECONDS = 0.2
 _wall = time.perf_counter_ns
 _cpu = time.process_time_ns
 
@@ -167,24 +168,6 @@ class TimingPlan:
     baseline: int  # which runner the others are compared with
 
 
-@contextmanager
-def collected() -> Iterator[None]:
-    """The garbage collector off, and what exists now out of its sight; both as before afterwards. May be nested."""
-    was_on = gc.isenabled()
-    if not was_on and gc.get_freeze_count() > 0:
-        yield
-        return
-    gc.collect()
-    gc.freeze()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
-        if was_on:
-            gc.enable()
-
-
 class Measurement:
     """The rounds of a timing pass; readable at any moment, so that an interrupt loses nothing."""
 
@@ -195,6 +178,7 @@ class Measurement:
         self.seconds = 0.0
         self.stopped_by: Stopped = "interrupted"
         self._random = random.Random(seed)
+        self._collected = 0.0
 
     def run(self, tick: Callable[[int, float], None]) -> None:
         """Warm up, then measure; ``tick(rounds, share of the work done)`` after each round."""
@@ -248,7 +232,9 @@ class Measurement:
             if keep and (error is None or error.call is not None):
                 timer.keep(None if error is None else error.call)
             runner.rest()
-        gc.collect()
+        if time.monotonic() - self._collected > COLLECT_SECONDS:  # cycles that steps leave, between rounds
+            gc.collect(1)  # all that is new since the last time
+            self._collected = time.monotonic()
         if keep:
             self.rounds += 1
 

@@ -15,6 +15,7 @@ from types import ModuleType
 from typing import Final
 
 from retainprof._version import __version__
+from retainprof.collector import run_and_exit
 from retainprof.errors import RetainprofError, UsageError
 
 __all__ = ["entry", "main"]
@@ -89,4 +90,4 @@ def _told(e: RetainprofError) -> str:
 
 def entry() -> None:
     """The console script."""
-    sys.exit(main())
+    run_and_exit(main)

@@ -1,8 +1,13 @@
-"""Progress on a terminal while a scenario runs; silent where standard error is none, so that logs stay readable."""
+"""Progress on a terminal while a scenario runs; silent where standard error is none, so that logs stay readable.
+
+It is drawn between steps, by the thread that measures: a thread of its own would take turns with the calls being timed.
+"""
 
 from __future__ import annotations
 
+import time
 from types import TracebackType
+from typing import Final
 
 from rich.console import Console
 from rich.markup import escape
@@ -10,6 +15,9 @@ from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainin
 from rich.progress import Progress as Bar
 
 __all__ = ["Progress"]
+
+
+REFRESH_SECONDS: Final = 0.25
 
 
 class Progress:
@@ -28,9 +36,10 @@ class Progress:
             TextColumn("{task.fields[what]}"),
             console=console,
             transient=True,
-            refresh_per_second=4,
+            auto_refresh=False,
             disable=quiet or not console.is_terminal,
         )
+        self._drawn = 0.0
         self._task = self._bar.add_task("", total=1.0, what="starting")
 
     def __enter__(self) -> Progress:
@@ -44,11 +53,14 @@ class Progress:
 
     def phase(self, name: str, what: str) -> None:
         """A pass begins."""
-        self._bar.reset(self._task, description=escape(name), what=escape(f"{self._title}: {what}"), total=1.0)
-        if self._bar.disable:
-            return
-        self._bar.refresh()
+        if not self._bar.disable:
+            self._bar.reset(self._task, description=escape(name), what=escape(f"{self._title}: {what}"), total=1.0)
+            self._bar.refresh()
 
     def tick(self, share: float, what: str) -> None:
         """``share`` of the pass is done; ``what`` it is at."""
-        self._bar.update(self._task, completed=share, what=escape(f"{self._title}: {what}"))
+        now = time.monotonic()
+        if self._bar.disable or now - self._drawn < REFRESH_SECONDS:
+            return
+        self._drawn = now
+        self._bar.update(self._task, completed=share, what=escape(f"{self._title}: {what}"), refresh=True)

@@ -18,7 +18,7 @@ FACTORY: Final = "factory"
 class Part(BaseModel):
     """A section of a scenario. ``summary`` is one line for ``retainprof list``."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, defer_build=True)
 
     summary: ClassVar[str] = ""
 

@@ -84,7 +84,7 @@ class Strategy(BaseModel):
     for ``retainprof list``.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True, defer_build=True)
 
     summary: ClassVar[str] = ""
     needs_shared: ClassVar[bool] = False  # uses the scenario's ``shared`` submodule
