@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, Literal
 
 __all__ = ["PREFIX", "Label", "Phase", "make", "parse", "slug"]
@@ -34,6 +35,7 @@ def slug(name: str, limit: int = 60) -> str:
     return _UNSAFE.sub("_", name)[:limit]
 
 
+@lru_cache(maxsize=4096)
 def make(phase: Phase, index: int | None = None, name: str = "") -> str:
     """The label of a phase, e.g. ``retainprof::call[0] cls``."""
     number = "" if index is None else f"[{index}]"

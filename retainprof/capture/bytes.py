@@ -100,6 +100,9 @@ class Books:
     held: dict[Point, Ledger] = field(default_factory=dict)
     pinned: dict[Point, Ledger] = field(default_factory=dict)
     gradients: dict[Point, Gradient] = field(default_factory=dict)
+    same_as: dict[Point, Point] = field(
+        default_factory=dict
+    )  # a point, and an earlier one since which nothing happened
     visits: dict[int, frozenset[int]] = field(default_factory=dict)  # nodes that each call evaluates, by id
     written: dict[int, tuple[str, ...]] = field(default_factory=dict)  # leaves whose .grad each call changed
     reached_by: dict[int, tuple[str, ...]] = field(default_factory=dict)  # storages held at first: by which losses
@@ -129,20 +132,39 @@ class _Bookkeeper(Observer):
     def __init__(self, runner: StepRunner, books: Books, modules: ModuleMap) -> None:
         self._runner, self._books, self._modules = runner, books, modules
         self._before: dict[str, tuple[int, int] | None] = {}
+        self._forwards = 0
+        self._last: object = None
 
     def _note(self, point: Point) -> None:
+        books, now = self._books, self._signature()
+        if now == self._last:
+            last = books.points[-1]
+            books.same_as[point] = books.same_as.get(last, last)
+            books.held[point], books.pinned[point] = books.held[last], books.pinned[last]
+            books.gradients[point] = books.gradients[last]
+        else:
+            self._look(point)
+        books.points.append(point)
+        self._last = now
+
+    def _signature(self) -> object:
+        """Stays equal while nothing is made, dropped or changed that the books are about."""
+        runner = self._runner
+        losses = tuple((name, id(loss)) for name, loss in runner.live.items())
+        return losses, self._forwards, tuple(self._grads().items()), len(runner.returned), len(runner.cut)
+
+    def _look(self, point: Point) -> None:
         runner, books = self._runner, self._books
         grads = [leaf.grad for leaf in runner.workload.leaves if leaf.grad is not None]
         kept = [*grads, *(item.gradient for item in runner.returned)]
         owned = [*runner.workload.owned, *kept]
         pinned = _without_cut(walk_pinned(kept, owned=owned), runner)
-        books.points.append(point)
         books.pinned[point] = pinned
         books.held[point] = walk(
             list(runner.live.values()), outputs=runner.cut, owned=owned, modules=self._modules, beside=pinned
         )
         books.gradients[point] = _gradients(runner)
-        if len(books.points) == 1:
+        if not books.points:
             books.reached_by = self._reached(owned)
 
     def _reached(self, owned: list[Tensor]) -> dict[int, tuple[str, ...]]:
@@ -161,6 +183,9 @@ class _Bookkeeper(Observer):
         reset_device_peak(self._runner.workload.device)
         self._books.rss["start"] = rss_bytes()
 
+    def forward_begin(self, segment: int) -> None:  # noqa: ARG002
+        self._forwards += 1
+
     def forward_end(self, segment: int) -> None:  # noqa: ARG002
         self._books.rss.setdefault("forward", rss_bytes())
 
@@ -173,6 +198,7 @@ class _Bookkeeper(Observer):
         self._before = self._grads()
 
     def call_end(self, index: int) -> None:
+        self._last = None  # a call may have released anything
         now = self._grads()
         self._books.written[index] = tuple(name for name, grad in now.items() if grad != self._before[name])
         self._note(Point("after", index))
@@ -216,8 +242,9 @@ class _StopAt(Observer):
             raise StopStep
 
 
-def measure_released(runner: StepRunner, points: list[Point], recorder: Recorder) -> dict[Point, Released]:
+def measure_released(runner: StepRunner, books: Books, recorder: Recorder) -> dict[Point, Released]:
     """A profiled step for each point, ended there; what letting go of losses and gradients releases (method A)."""
+    points = [point for point in books.points if point not in books.same_as]
 
     def step(number: int) -> None:
         runner.run(Observers([_StopAt(points[number])]))
@@ -231,4 +258,5 @@ def measure_released(runner: StepRunner, points: list[Point], recorder: Recorder
         recorder.record(len(points), step, path, warmup=0)
         found = {labels.parse(p.label): p.net_bytes or 0 for p in trace.passes(trace.read(path))}
     freed = {(seen.phase, seen.index): -net for seen, net in found.items() if seen is not None}
-    return {point: Released(freed["drop", i], freed["clear", i]) for i, point in enumerate(points)}
+    released = {point: Released(freed["drop", i], freed["clear", i]) for i, point in enumerate(points)}
+    return {point: released[books.same_as.get(point, point)] for point in books.points}

@@ -73,7 +73,7 @@ def gather(runner: StepRunner, plan: EvidencePlan, evidence: Evidence) -> None:
         evidence.flops = count_flops(runner)
         _profile(runner, plan, evidence)
         recorder = _recorder(runner, plan, record_shapes=False)
-        evidence.released = measure_released(runner, evidence.books.points, recorder)
+        evidence.released = measure_released(runner, evidence.books, recorder)
         lean = without_needless(runner, evidence.needs)
         if lean is not None:
             evidence.lean = _measure_lean(lean, recorder)

@@ -51,6 +51,8 @@ def walk(
 def walk_pinned(gradients: Sequence[Tensor], *, owned: Sequence[Tensor] = (), modules: Modules | None = None) -> Ledger:
     """What the graphs of ``gradients`` keep beyond the gradients themselves: made by ``create_graph``, let go when the
     gradients are cleared. ``owned`` as in :func:`walk`."""
+    if all(gradient.grad_fn is None for gradient in gradients):
+        return Ledger(storages=())
     with undisturbed():
         return _ledger(((gradients, GRADIENT),), (*owned, *gradients), (), modules)
 

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from retainprof.capture.torch_private import data_address
 
-__all__ = ["dense"]
+__all__ = ["PLAIN", "dense"]
 
-_PLAIN: Final = (Tensor, nn.Parameter)
+PLAIN: Final = (Tensor, nn.Parameter)
 _COMPRESSED_ROWS: Final = (torch.sparse_csr, torch.sparse_bsr)
 _COMPRESSED_COLUMNS: Final = (torch.sparse_csc, torch.sparse_bsc)
 
@@ -39,7 +39,7 @@ def _has_bytes(tensor: Tensor) -> bool:
     """Whether the tensor has a storage of its own; opaque layouts and wrappers have none. A plain meta tensor has one,
     though nothing is in it."""
     try:
-        return data_address(tensor) > 0 or type(tensor) in _PLAIN
+        return data_address(tensor) > 0 or type(tensor) in PLAIN
     except RuntimeError:
         return False
 
@@ -49,7 +49,7 @@ def dense(tensor: Tensor) -> Sequence[Tensor]:
 
     A tensor with an opaque layout (oneDNN) gives none: its bytes cannot be named.
     """
-    if type(tensor) in _PLAIN and tensor.layout is torch.strided:
+    if type(tensor) in PLAIN and tensor.layout is torch.strided:
         return (tensor,)
     return tuple(_search(tensor))
 
@@ -58,7 +58,7 @@ def _search(tensor: Tensor) -> Iterator[Tensor]:
     todo = [tensor]
     while todo:
         tensor = todo.pop()
-        inner = () if type(tensor) in _PLAIN else _inner_tensors(tensor)
+        inner = () if type(tensor) in PLAIN else _inner_tensors(tensor)
         if inner:
             todo.extend(inner)
         elif tensor.layout is not torch.strided:

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, TypeAlias
 
+import torch
 from torch import Tensor
 
-from retainprof.capture.ledger_nodes import NodeKind, NodeKinds, saved_by
+from retainprof.capture.ledger_nodes import NodeKind, NodeKinds
 from retainprof.capture.ledger_objects import Contents, ObjectReader
 from retainprof.capture.ledger_records import NEVER, Kind
-from retainprof.capture.ledger_tensors import dense
+from retainprof.capture.ledger_tensors import PLAIN, dense
 from retainprof.capture.torch_private import (
     LEAF_SEQUENCE,
     SHALLOW,
+    SavedTensor,
     cushion,
     data_address,
     next_cushion,
@@ -38,6 +40,11 @@ Keeper: TypeAlias = tuple[int, str, int]  # sequence number, name, id of a node;
 Hold: TypeAlias = tuple[int, str, int, int, Tensor]  # the same, then rank and tensor
 
 
+def _addresses(tensor: Tensor) -> list[int]:
+    """Where the storages of any tensor lie."""
+    return [data_address(part) for part in dense(tensor)]
+
+
 class Walker:
     """One walk, inside ``undisturbed()``: nodes ``seen``, and by address of a storage ``found``, who holds it how.
 
@@ -52,7 +59,12 @@ class Walker:
         self._objects = ObjectReader()
         owned = tuple(owned)
         self._owned_ids = {id(one) for one in owned}
-        self._owned = {data_address(t) for one in owned for t in dense(one)}
+        self._owned = set[int]()
+        for one in owned:
+            if type(one) in PLAIN and one.layout is torch.strided:  # nearly always: the rest of the loop costs more
+                self._owned.add(data_address(one))
+            else:
+                self._owned.update(_addresses(one))
         self._left_out = self._owned.union(beside)
         self._todo: list[Any] = []
 
@@ -65,18 +77,23 @@ class Walker:
         self._visit_all()
 
     def _visit_all(self) -> None:
-        todo, seen, known = self._todo, self.seen, self._kinds.by_type
+        todo, seen, known, owned = self._todo, self.seen, self._kinds.by_type, self._owned_ids
         soft = SHALLOW
         while todo:
             node = todo.pop()
             if node in seen:
                 continue
             seen.add(node)
+            kind = known.get(type(node)) or self._kinds.of(node)
+            if kind.is_leaf:
+                leaf = node.variable
+                if id(leaf) not in owned:
+                    self._leaf(leaf, kind)
+                continue
             following = node.next_functions
             for child, _ in following:
                 if child is not None:
                     todo.append(child)
-            kind = known.get(type(node)) or self._kinds.of(node)
             if kind.readable:
                 self._read(node, kind)
             if len(seen) > soft:
@@ -84,15 +101,15 @@ class Walker:
                 soft = next_cushion(len(seen))
 
     def _read(self, node: Any, kind: NodeKind) -> None:
-        if kind.is_leaf:
-            leaf = node.variable
-            if id(leaf) not in self._owned_ids:
-                self._leaf(leaf, kind)
-            return
         sequence = sequence_number(node)
         keeper = (sequence, kind.name, kind.ident(sequence))
-        for saved in saved_by(node, kind):
-            self._saved(saved, keeper)
+        for get in kind.slots:
+            saved = get(node)
+            if type(saved) is SavedTensor:
+                self._saved(saved, keeper)
+            elif saved is not None:
+                for one in saved:
+                    self._saved(one, keeper)
         if kind.special:
             self._special(node, kind, sequence)
 
@@ -129,7 +146,7 @@ class Walker:
 
     def _leaf(self, leaf: Tensor, kind: NodeKind) -> None:
         """A leaf and its ``.grad``, unless the leaf's bytes are owned."""
-        if any(data_address(t) in self._owned for t in dense(leaf)):
+        if not self._owned.isdisjoint(_addresses(leaf)):
             return
         keeper = (LEAF_SEQUENCE, kind.name, NEVER)
         self._keep(leaf, SAVED, keeper)
