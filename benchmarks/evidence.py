@@ -20,9 +20,11 @@ from harness import workload
 from torch.profiler import ProfilerActivity, profile, schedule
 
 from retainprof.analysis.stats import paired_ratio
+from retainprof.capture import bytes as books
 from retainprof.capture import evidence
-from retainprof.capture.bytes import Books, keep_books
 from retainprof.capture.labelled import LabelObserver, Recorder
+from retainprof.capture.ledger import Ledger
+from retainprof.capture.ledger_visits import Visit
 from retainprof.capture.step import StepRunner
 from retainprof.capture.workload import State, Workload
 from retainprof.collector import collected
@@ -75,29 +77,36 @@ def ours(runner: StepRunner, recorder: Recorder, folder: Path) -> int:
     return spent
 
 
+class NoModules:
+    """Stands for the hooks that tell which module made what."""
+
+    def __init__(self, model: object) -> None: ...
+    def __enter__(self) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
+
+
+def nothing(*_: object, **__: object) -> Ledger:
+    """Stands for a walk."""
+    return Ledger(storages=())
+
+
 def with_ledger(runner: StepRunner, rounds: int) -> tuple[list[int], list[int]]:
-    """CPU nanoseconds of whole evidence passes, and of the same less the time in which the graph was walked."""
-    whole: list[int] = []
-    without: list[int] = []
+    """CPU nanoseconds of whole evidence passes, with the ledger and without its walks and hooks, in turn."""
     plan = evidence.EvidencePlan(steps=3, record_shapes=True, with_stack=False)
-    walked = 0
-
-    def timed(work: StepRunner) -> Books:
-        nonlocal walked
-        start = time.process_time_ns()
-        books = keep_books(work)
-        walked = time.process_time_ns() - start
-        return books
-
-    vars(evidence)["keep_books"] = timed
+    parts = vars(books)
+    ledger = {name: parts[name] for name in ("walk", "walk_pinned", "ModuleMap", "visit")}
+    empty = Visit(evaluated=frozenset(), keeping=frozenset())
+    without = {"walk": nothing, "walk_pinned": nothing, "ModuleMap": NoModules, "visit": lambda *_, **__: empty}
+    found: dict[bool, list[int]] = {True: [], False: []}
     for n in range(rounds + 2):
-        start = time.process_time_ns()
-        evidence.gather(runner, plan, evidence.Evidence())
-        total = time.process_time_ns() - start
-        if n >= 2:
-            whole.append(total)
-            without.append(total - walked)
-    return whole, without
+        for walked in random.sample([True, False], 2):
+            parts.update(ledger if walked else without)
+            start = time.process_time_ns()
+            evidence.gather(runner, plan, evidence.Evidence())
+            if n >= 2:
+                found[walked].append(time.process_time_ns() - start)
+    parts.update(ledger)
+    return found[True], found[False]
 
 
 def show(what: str, mine: list[int], theirs: list[int], promised: float) -> None:
