@@ -71,7 +71,7 @@ def _write_json(reports: Sequence[TraceReport], ranks: Sequence[RankCall], targe
 
 def _write_csv(reports: Sequence[TraceReport], ranks: Sequence[RankCall], folder: Path) -> None:
     from retainprof.report.ranks import rank_csv
-    from retainprof.report.traces import call_csv, kernel_csv
+    from retainprof.report.trace_csv import call_csv, kernel_csv
 
     if ranks:
         _write(folder / "ranks.csv", rank_csv(ranks))

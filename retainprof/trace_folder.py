@@ -65,11 +65,12 @@ def _lane(one: Analyzed, title: str, folder: RunFolder, group: str) -> TraceLane
 
 def _reports(result: Result, lanes: Sequence[TraceLane], folder: RunFolder) -> None:
     from retainprof.analysis.answers import answers
-    from retainprof.report import event_files, html, markdown, ranks
+    from retainprof.report import event_files, html, markdown, ranks, traces
 
     answered, now = answers(result), time.time()
-    text = markdown.render(result, answered)
-    if calls := side_by_side([lane.report for lane in lanes]):
+    reports = [lane.report for lane in lanes]
+    text = f"{markdown.render(result, answered)}\n{traces.markdown([lane.name for lane in lanes], reports)}"
+    if calls := side_by_side(reports):
         text += "\n" + ranks.markdown(calls)
     store.write_atomic(folder.root / "report.md", text.encode())
     store.write_atomic(folder.root / "report.html", html.render(result, answered).encode())

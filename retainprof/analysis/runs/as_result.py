@@ -119,6 +119,7 @@ def _call(report: TraceReport, index: int, rows: tuple[KernelRow, ...]) -> CallR
         retain_graph=False,
         create_graph=False,
         profiled_wall_ns=median_high(call.profiled_wall_ns for call in steps),
+        in_trace_ns=(last.start_ns, last.start_ns + last.profiled_wall_ns),
         kernel_rows=rows,
         **{name: getattr(last, name) for name in _COPIED},
     )

@@ -136,7 +136,7 @@ def _trace_differences(base: Side, contender: Side) -> tuple[list[str], list[str
 
 
 def _listed(ranks: Sequence[int]) -> str:
-    return ", ".join(map(str, ranks)) or "not told"
+    return ", ".join(map(str, ranks)) or "unknown or repeated ones"
 
 
 def _fields(base: Environment, contender: Environment, names: Sequence[str]) -> list[str]:
