@@ -32,7 +32,7 @@ TRACE_PHASE: Final = "trace"  # the one finished pass of such a result
 _COPIED: Final = (
     *("nodes", "ops", "kernels", "copies_and_sets", "accumulate", "fan_in_adds", "forward_ops_in_backward"),
     *("allocated_bytes", "freed_bytes", "net_bytes", "peak_bytes", "retained_bytes_before", "retained_bytes_after"),
-    *("label", "index", "nodes_shared_with_earlier"),
+    *("label", "index"),
 )
 _UNKNOWN: Final = "unknown"
 _SAID: Final = "read from traces: times are profiled ones, so that no verdict rests on them"
@@ -57,7 +57,9 @@ def as_result(name: str, lanes: Sequence[TraceLane]) -> Result:
     """A result with a strategy for each trace.
 
     ``profiled_wall_ns`` of a call is the median over the trace's steps; counts and bytes are those of its last step, as in
-    a run. What no trace tells (FLOPs, gradients, flags, all unprofiled times) is None or empty.
+    a run. ``retained_bytes_*`` are what the step's first forward made and is still alive: less than in a run where a later
+    forward or a call itself (a gradient at a cut) makes what the graph holds. What no trace tells (FLOPs, gradients,
+    shared AccumulateGrad nodes, all unprofiled times) is None, empty or, for the flags, False.
     """
     notes = [f"{lane.name}: {note}" for lane in lanes for note in lane.report.notes]
     return Result(
