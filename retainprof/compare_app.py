@@ -1,19 +1,24 @@
-"""Compares two runs or two traces as the command line asks: reading, report, files, conditions."""
+"""Compares two runs, traces or folders of traces as the command line asks: reading, report, files, conditions."""
 
 from __future__ import annotations
 
+import re
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from rich.console import Console
 
 from retainprof import store
 from retainprof.analysis.compare import Clock, clock_of
-from retainprof.analysis.runs import RunComparison, check, compare, of_result, of_trace, parse
+from retainprof.analysis.runs import RunComparison, check, compare, of_result, of_traces, parse
+from retainprof.analysis.runs.as_result import is_of_traces
 from retainprof.errors import ConditionFailed, UsageError
+from retainprof.records import Result
+from retainprof.trace_reading import Analyzed, analyzed, lane_names
 
 if TYPE_CHECKING:
     from retainprof.analysis.runs.records import Side
@@ -21,6 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["CompareOptions", "compare_paths"]
 
 PIPED_WIDTH = 160  # columns of a report that goes to a file or another program
+PEEKED_BYTES: Final = 200
+_RESULT: Final = re.compile(rb'\s*\{\s*"schema"\s*:\s*\d+\s*,\s*"retainprof"\s*:')
 
 
 @dataclass(frozen=True)
@@ -34,6 +41,8 @@ class CompareOptions:
     markdown: str | None = None
     anyway: bool = False
     full: bool = False
+    label: re.Pattern[str] | None = None
+    quiet: bool = False
 
 
 def compare_paths(options: CompareOptions) -> int:
@@ -47,7 +56,7 @@ def compare_paths(options: CompareOptions) -> int:
     if options.json == options.markdown == "-":
         raise UsageError("only one of --json and --markdown can go to standard output")
     conditions = [parse(text) for text in options.fail_on]
-    base, contender, clock = _sides(options.base, options.contender)
+    base, contender, clock = _sides(options)
     found = compare(base, contender, clock, anyway=options.anyway)
     found = msgspec.structs.replace(found, conditions=tuple(check(one, found) for one in conditions))
     _write(found, options)
@@ -57,14 +66,20 @@ def compare_paths(options: CompareOptions) -> int:
     return 0
 
 
-def _sides(base: Path, contender: Path) -> tuple[Side, Side, Clock]:
+def _sides(options: CompareOptions) -> tuple[Side, Side, Clock]:
     """Both sides, on the clock that both rest on: wall time unless CPU time decides in both."""
-    names = _names(base, contender)
-    if _is_trace(base) or _is_trace(contender):
-        return _side(base, names[0]), _side(contender, names[1]), "wall"
-    results = store.read(base), store.read(contender)
-    clock: Clock = "cpu" if all(clock_of(result) == "cpu" for result in results) else "wall"
-    return of_result(results[0], names[0], clock), of_result(results[1], names[1], clock), clock
+    paths = options.base, options.contender
+    base, contender = (_run_or_traces(path, options) for path in paths)
+    names = _names(*paths)
+    if isinstance(base, Result) and isinstance(contender, Result):
+        clock: Clock = "cpu" if clock_of(base) == clock_of(contender) == "cpu" else "wall"
+        return of_result(base, names[0], clock), of_result(contender, names[1], clock), clock
+    lanes = lane_names(*(side for side in (base, contender) if not isinstance(side, Result)))[::-1]
+    sides = [
+        of_result(side, name, "wall") if isinstance(side, Result) else _of_traces(side, lanes.pop(), name)
+        for side, name in zip((base, contender), names, strict=True)
+    ]
+    return sides[0], sides[1], "wall"
 
 
 def _names(base: Path, contender: Path) -> tuple[str, str]:
@@ -72,16 +87,31 @@ def _names(base: Path, contender: Path) -> tuple[str, str]:
     return (str(base), str(contender)) if base.name == contender.name else (base.name, contender.name)
 
 
-def _is_trace(path: Path) -> bool:
-    return path.is_file() and path.name != "result.json"
+def _run_or_traces(path: Path, options: CompareOptions) -> Result | list[Analyzed]:
+    """The result of a run, or every trace of a file or folder; a folder that ``analyze`` wrote stands for its traces."""
+    if path.is_dir() and not (path / "result.json").exists():
+        runs = [found.parent.name for found in sorted(path.glob("*/result.json"))]
+        if runs:
+            raise UsageError(f"{path} holds runs: {', '.join(runs[:4])}", hint="name one of them")
+    elif path.is_dir() or _is_result(path):
+        result = store.read(path)
+        if not is_of_traces(result):
+            return result
+        path = (path if path.is_dir() else path.parent) / "traces"
+    return analyzed([path], options.label, quiet=options.quiet)
 
 
-def _side(path: Path, name: str) -> Side:
-    if not _is_trace(path):
-        return of_result(store.read(path), name, "wall")
-    from retainprof.trace import analyze, read
+def _is_result(path: Path) -> bool:
+    """Whether a file is a ``result.json``, whatever its name."""
+    if path.name == "result.json" or not path.is_file():
+        return path.name == "result.json"
+    with path.open("rb") as file:
+        return _RESULT.match(file.read(PEEKED_BYTES)) is not None
 
-    return of_trace(analyze(read(path)), name)
+
+def _of_traces(found: Sequence[Analyzed], lanes: Sequence[str], name: str) -> Side:
+    devices = ", ".join(dict.fromkeys(one.device_name for one in found if one.device_name))
+    return of_traces(list(zip(lanes, (one.report for one in found), strict=True)), name, devices)
 
 
 def _write(found: RunComparison, options: CompareOptions) -> None:
@@ -91,7 +121,7 @@ def _write(found: RunComparison, options: CompareOptions) -> None:
         _put(options.json, msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n")
     if options.markdown is not None:
         _put(options.markdown, comparison.markdown(found).encode())
-    if "-" not in (options.json, options.markdown):
+    if not options.quiet and "-" not in (options.json, options.markdown):
         console = Console(soft_wrap=False)
         if not console.is_terminal:
             console = Console(width=PIPED_WIDTH)

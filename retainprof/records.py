@@ -193,6 +193,7 @@ class CallResult(Record, frozen=True, kw_only=True):
     needless_retain_bytes: int | None = None
     nodes_shared_with_earlier: int | None = None  # nodes that an earlier call of the step went through as well
     params_written: tuple[str, ...] = ()  # leaves whose .grad the call wrote or changed
+    in_trace_ns: tuple[int, int] | None = None  # start and end in the trace's clock, where no label of ours marks it
     kernel_rows: tuple[KernelRow, ...] = ()
 
 

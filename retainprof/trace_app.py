@@ -10,10 +10,12 @@ from pathlib import Path
 
 import msgspec
 from rich.console import Console
+from rich.text import Text
 
-from retainprof.errors import StoreError, TraceError
-from retainprof.trace import TraceReport, analyze, read
-from retainprof.trace.files import trace_files
+from retainprof.analysis.runs.ranks import RankCall, side_by_side
+from retainprof.errors import StoreError
+from retainprof.trace import TraceReport
+from retainprof.trace_reading import analyzed
 
 __all__ = ["AnalyzeOptions", "analyze_files"]
 
@@ -28,6 +30,7 @@ class AnalyzeOptions:
     label: re.Pattern[str] | None = None
     json: str | None = None
     csv: Path | None = None
+    out: Path | None = None
     full: bool = False
     quiet: bool = False
 
@@ -39,43 +42,26 @@ def analyze_files(options: AnalyzeOptions) -> int:
         TraceError: a named file is no trace, or none of a folder is.
         StoreError: an output can't be written.
     """
-    reports = _reports(options)
-    if not reports:
-        raise TraceError("no trace among the files of " + ", ".join(map(str, options.traces)))
+    found = analyzed(options.traces, options.label, quiet=options.quiet)
+    reports = [one.report for one in found]
+    ranks = side_by_side(reports)
     if options.json is not None:
-        _write_json(reports, options.json)
+        _write_json(reports, ranks, options.json)
     if options.csv is not None:
-        _write_csv(reports, options.csv)
+        _write_csv(reports, ranks, options.csv)
+    folder = None
+    if options.out is not None:
+        from retainprof.trace_folder import write_folder
+
+        folder = write_folder(found, options.out)
     if not options.quiet and options.json != "-":
-        _print(reports, options.full)
+        _print(reports, ranks, options.full, folder)
     return 0
 
 
-def _reports(options: AnalyzeOptions) -> list[TraceReport]:
-    from retainprof.report.progress import Progress
-
-    found = []
-    files = trace_files(options.traces)
-    with Progress("traces", quiet=options.quiet) as bar:
-        for path, named in files:
-            size = max(path.stat().st_size, 1)
-            bar.phase("reading", path.name)
-
-            def tell(done: int, size: int = size, name: str = path.name) -> None:
-                bar.tick(done / size, name)
-
-            try:
-                found.append(analyze(read(path, tell), options.label))
-            except TraceError as e:
-                if named:
-                    raise
-                print(f"retainprof: passed over: {e}", file=sys.stderr)
-    return sorted(found, key=lambda report: (report.rank is not None, report.rank or 0))
-
-
-def _write_json(reports: Sequence[TraceReport], target: str) -> None:
-    """One object for one trace, a list for several."""
-    value = reports[0] if len(reports) == 1 else reports
+def _write_json(reports: Sequence[TraceReport], ranks: Sequence[RankCall], target: str) -> None:
+    """One object for one trace; for several ``{traces: [such objects], ranks: [calls side by side]}``."""
+    value = reports[0] if len(reports) == 1 else {"schema": 1, "traces": reports, "ranks": ranks}
     text = msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n"
     if target == "-":
         sys.stdout.write(text.decode())
@@ -83,8 +69,12 @@ def _write_json(reports: Sequence[TraceReport], target: str) -> None:
         _write(Path(target), text.decode())
 
 
-def _write_csv(reports: Sequence[TraceReport], folder: Path) -> None:
-    from retainprof.report.traces import call_csv, kernel_csv
+def _write_csv(reports: Sequence[TraceReport], ranks: Sequence[RankCall], folder: Path) -> None:
+    from retainprof.report.ranks import rank_csv
+    from retainprof.report.trace_csv import call_csv, kernel_csv
+
+    if ranks:
+        _write(folder / "ranks.csv", rank_csv(ranks))
 
     for name, make in (("calls", call_csv), ("kernels", kernel_csv)):
         tables = [make(report) for report in reports]
@@ -100,7 +90,8 @@ def _write(path: Path, text: str) -> None:
         raise StoreError(f"{path}: cannot be written: {e.strerror or e}") from e
 
 
-def _print(reports: Sequence[TraceReport], full: bool) -> None:
+def _print(reports: Sequence[TraceReport], ranks: Sequence[RankCall], full: bool, folder: Path | None) -> None:
+    from retainprof.report import ranks as rank_table
     from retainprof.report.traces import render
 
     console = Console()
@@ -110,3 +101,8 @@ def _print(reports: Sequence[TraceReport], full: bool) -> None:
         if number:
             console.rule()
         render(report, console, full=full)
+    if ranks:
+        console.rule()
+        rank_table.render(ranks, console, full=full)
+    if folder is not None:
+        console.print(Text(f"written to {folder}: tensorboard --logdir {folder.parent}", style="dim"), soft_wrap=True)

@@ -7,7 +7,8 @@ import re
 from pathlib import Path
 
 
-def _pattern(text: str) -> re.Pattern[str]:
+def pattern(text: str) -> re.Pattern[str]:
+    """A regular expression from an option's text; argparse reports what is none."""
     try:
         return re.compile(text)
     except re.error as e:
@@ -20,12 +21,18 @@ def add(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     p.add_argument("traces", nargs="+", type=Path, metavar="TRACE", help=".json or .json.gz files, or folders of them")
     p.add_argument(
         "--label",
-        type=_pattern,
+        type=pattern,
         metavar="REGEX",
         help="annotations that are backward calls (default: ours, those with 'backward', else the engine's events)",
     )
     p.add_argument("--json", metavar="FILE", help="write everything as JSON; - prints it alone on standard output")
-    p.add_argument("--csv", type=Path, metavar="FOLDER", help="write the tables of calls and kernels there")
+    p.add_argument("--csv", type=Path, metavar="FOLDER", help="write the tables of calls, kernels and ranks there")
+    p.add_argument(
+        "--out",
+        type=Path,
+        metavar="FOLDER",
+        help="write a run folder there (result.json, reports, event files, the traces) for tensorboard --logdir FOLDER",
+    )
     p.add_argument("--full", action="store_true", help="every row, and kernels by their full names")
     p.add_argument("--quiet", action="store_true", help="no progress and no report, errors only")
 
@@ -40,6 +47,7 @@ def run(options: argparse.Namespace) -> int:
             label=options.label,
             json=options.json,
             csv=options.csv,
+            out=options.out,
             full=options.full,
             quiet=options.quiet,
         )

@@ -15,6 +15,7 @@ from retainprof.analysis.stats import FEWEST_PAIRS
 from retainprof.records import KernelStatus, Ratio, Verdict
 from retainprof.report.markdown import table, text
 from retainprof.report.rows import Column, visible
+from retainprof.trace.shapes import short_name
 from retainprof.units import MISSING, ratio, show_bytes, show_count, show_ns
 
 __all__ = ["markdown", "render"]
@@ -136,7 +137,7 @@ def _kernels(found: RunComparison, limit: int | None) -> Iterator[tuple[str, ...
             rows = [row for row in call.kernels if row.status != "same" and (row.leaf or limit is None)]
             for row in rows[:limit]:
                 counts = show_count(row.first_count), show_count(row.later_count)
-                names = visible(row.name), visible(row.shapes)
+                names = visible(row.name if limit is None else short_name(row.name)), visible(row.shapes)
                 yield visible(strategy.strategy), str(call.call), *names, *counts, STATUS[row.status]
             if limit is not None and len(rows) > limit:
                 yield visible(strategy.strategy), str(call.call), f"… {len(rows) - limit} more", "", "", "", ""

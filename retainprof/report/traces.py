@@ -1,10 +1,8 @@
-"""What traces say, on a terminal and as CSV. Picks and formats; computes nothing."""
+"""What traces say, on a terminal and as Markdown. Picks and formats; computes nothing."""
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from rich.console import Console
@@ -12,14 +10,15 @@ from rich.table import Table
 from rich.text import Text
 
 from retainprof.records import Ratio
-from retainprof.report.rows import visible
+from retainprof.report import markdown as marked
+from retainprof.report.rows import Column, visible
 from retainprof.trace.behind import NodeCost
 from retainprof.trace.held import Held
 from retainprof.trace.report import CallKernels, KernelChange, LaterCall, TraceCall, TraceReport
 from retainprof.trace.shapes import short_name
-from retainprof.units import MISSING, ratio, show_bytes, show_count, show_ns
+from retainprof.units import MISSING, ratio, show_bytes, show_count, show_interval_ns, show_ns
 
-__all__ = ["call_csv", "kernel_csv", "render"]
+__all__ = ["markdown", "render"]
 
 CALLS_SHOWN: Final = 12
 ROWS_SHOWN: Final = 6
@@ -168,50 +167,33 @@ def _held(held: Held, console: Console, limit: int) -> None:
     console.print(table)
 
 
-# --- CSV ----------------------------------------------------------------------------------------------------------------
-
-_CALL_FIELDS: Final = (
-    *("step", "index", "label", "thread", "start_ns", "profiled_wall_ns", "nodes", "ops", "kernels", "copies_and_sets"),
-    *("fan_in_adds", "forward_ops_in_backward", "allocated_bytes", "freed_bytes", "net_bytes", "peak_bytes"),
-    *("retained_bytes_before", "retained_bytes_after", "nodes_shared_with_earlier", "graph", "last_node"),
+MARKED: Final = (
+    Column("trace", number=False),
+    Column("call"),
+    Column("label", number=False),
+    Column("steps"),
+    Column("profiled wall"),
+    Column("95% interval"),
+    Column("device busy"),
 )
-_DEVICE_FIELDS: Final = ("sum_ns", "busy_ns", "span_ns", "idle_ns", "ends_after_range_ns", "launches")
-_DID: Final = ("stolen", "copied", "added", "sparse_added")
 
 
-def call_csv(report: TraceReport) -> str:
-    """One line a call; numbers as they are, empty where nothing was measured."""
-    heads = (
-        "trace",
-        "rank",
-        *_CALL_FIELDS,
-        *(f"accumulate_{n}" for n in _DID),
-        *(f"device_{n}" for n in _DEVICE_FIELDS),
-    )
-    return _csv(heads, _call_lines(report))
-
-
-def _call_lines(report: TraceReport) -> Iterator[Sequence[object]]:
-    for call in report.calls:
-        device = [None if call.device is None else getattr(call.device, name) for name in _DEVICE_FIELDS]
-        did = [getattr(call.accumulate, name) for name in _DID]
-        yield (report.trace, report.rank, *(getattr(call, name) for name in _CALL_FIELDS), *did, *device)
-
-
-def kernel_csv(report: TraceReport) -> str:
-    """One line for each kernel of each call index: medians over the steps."""
-    heads = ("trace", "rank", "call", "name", "shapes", "count", "self_ns", "bytes", "leaf", "device")
-    lines = (
-        (report.trace, report.rank, call.index, *(getattr(row, name) for name in heads[3:]))
+def markdown(names: Sequence[str], reports: Sequence[TraceReport]) -> str:
+    """The profiled times of each call, and what a reader has to know of each trace; ends with a newline."""
+    named = [*zip(names, reports, strict=True)]
+    rows = [
+        (
+            visible(name),
+            str(call.index),
+            visible(call.label),
+            show_count(call.steps),
+            show_ns(call.profiled_wall_ns),
+            show_interval_ns(call.profiled_wall_ci95),
+            show_ns(call.device_busy_ns),
+        )
+        for name, report in named
         for call in report.by_call
-        for row in call.kernel_rows
-    )
-    return _csv(heads, lines)
-
-
-def _csv(heads: Sequence[str], lines: Iterator[Sequence[object]]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(heads)
-    writer.writerows(["" if value is None else value for value in line] for line in lines)
-    return text.getvalue()
+    ]
+    notes = [f"* {marked.text(name)}: {marked.text(note)}" for name, report in named for note in report.notes]
+    parts = ["## Profiled calls", marked.table(MARKED, rows), "\n".join(notes)]
+    return "\n\n".join(part for part in parts if part) + "\n"

@@ -78,7 +78,7 @@ class Plugin(base_plugin.TBPlugin):  # type: ignore[misc]
         call = query.get("call", "0")
         if not call.isascii() or not call.isdecimal() or len(call) > 9:
             raise UsageError(f"{call[:40]!r} is no call's number")
-        return trace.events(self._trace(query), int(call))
+        return trace.events(self._trace(query), int(call), self._strategy(query))
 
     def _strategy(self, query: Mapping[str, str]) -> StrategyResult:
         name = query.get("strategy", "")

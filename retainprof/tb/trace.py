@@ -51,24 +51,22 @@ def trace_file(folder: Path, strategy: StrategyResult) -> Path:
     return path
 
 
-def events(path: Path, call: int) -> dict[str, Any]:
+def events(path: Path, call: int, strategy: StrategyResult | None = None) -> dict[str, Any]:
     """Events of one call, and the tenth of its length before and after: times in ns from the call's start.
 
     ``{names, lanes, calls, span_ns, rows: [[name, lane, depth, start_ns, duration_ns]], left}``: at most ``EVENTS``
-    rows, the longest; ``left`` counts the others. The call's label is looked for in the trace's last step; the event
-    that spans the whole recording is left out.
+    rows, the longest; ``left`` counts the others. The call's label is looked for in the trace's last step; a trace without
+    labels of ours has its calls where ``strategy`` says. The event that spans the whole recording is left out.
 
     Raises:
         TraceError: the file is no trace, is too large, or has no such call.
     """
     found = [e for e in _read(path) if e.ph == "X" and e.dur >= 0 and e.cat != "Trace"]
-    calls = [
-        (e, label) for e in found if (label := labels.parse(e.name)) and label.phase == "call" and "gpu" not in e.cat
-    ]
-    mine = [event for event, label in calls if label.index == call]
+    calls = _labelled(found) or _told(strategy)
+    mine = [times for index, times in calls if index == call]
     if not mine:
         raise TraceError(f"the trace has no call {call}")
-    start, length = max((event.ts, event.dur) for event in mine)
+    start, length = max(mine)
     low, high = start - length / 10, start + length * 1.1
     inside = [e for e in found if e.ts < high and e.ts + e.dur > low and not (e.ts < low and e.ts + e.dur > high)]
     kept = sorted(sorted(inside, key=lambda e: -e.dur)[:EVENTS], key=lambda e: (e.ts, -e.dur))
@@ -83,11 +81,29 @@ def events(path: Path, call: int) -> dict[str, Any]:
     return {
         "names": list(names),
         "lanes": list(lanes),
-        "calls": sorted({label.index for _, label in calls if label.index is not None}),
+        "calls": sorted({index for index, _ in calls}),
         "span_ns": round(length * NS_PER_US),
         "rows": rows,
         "left": len(inside) - len(kept),
     }
+
+
+def _labelled(found: list[_Event]) -> list[tuple[int, tuple[float, float]]]:
+    """(index, (start, length)) of the calls that our labels mark, in us."""
+    seen = [(labels.parse(e.name), e) for e in found if "gpu" not in e.cat]
+    return [
+        (label.index, (e.ts, e.dur)) for label, e in seen if label and label.phase == "call" and label.index is not None
+    ]
+
+
+def _told(strategy: StrategyResult | None) -> list[tuple[int, tuple[float, float]]]:
+    """The same of the calls that an analysis of the trace found."""
+    calls = () if strategy is None else strategy.calls
+    return [
+        (call.index, (call.in_trace_ns[0] / NS_PER_US, (call.in_trace_ns[1] - call.in_trace_ns[0]) / NS_PER_US))
+        for call in calls
+        if call.in_trace_ns is not None
+    ]
 
 
 def _on_device(event: _Event) -> bool:

@@ -54,7 +54,7 @@ class TraceCall(Record, frozen=True, kw_only=True):
     retained_bytes_before: int | None  # made in the step's forward and alive when the call begins
     retained_bytes_after: int | None
     last_node: str | None
-    nodes_shared_with_earlier: int
+    nodes_shared_with_earlier: int  # by sequence number: without AccumulateGrad, which has none
     graph: int  # index of the first call of the step that went over the same graph
     device: DeviceTimes | None
     figures: RangeFigures

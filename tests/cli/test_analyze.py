@@ -2,61 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
-import csv
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
+from trace_builders import rows, run, trace
 
-from retainprof.cli import analyze
 from retainprof.errors import TraceError
-
-ENGINE = "autograd::engine::evaluate_function: "
-ACCUMULATE = "torch::autograd::AccumulateGrad"
-
-
-def event(cat: str, name: str, start: int, end: int, **args: Any) -> dict[str, Any]:
-    return {"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": 1, "ts": start, "dur": end - start, "args": args}
-
-
-def call(at: int, label: str, inside: str) -> list[dict[str, Any]]:
-    """One call of one node that needs no forward, which steals or adds a gradient of three numbers."""
-    return [
-        event("user_annotation", label, at, at + 90),
-        event("cpu_op", "aten::ones_like", at + 1, at + 9),
-        event("cpu_op", ENGINE + ACCUMULATE, at + 10, at + 60),
-        event("cpu_op", ACCUMULATE, at + 12, at + 50),
-        event("cpu_op", inside, at + 20, at + 40, **{"Input Dims": [[3], [3]]}),
-    ]
-
-
-def trace(folder: Path, name: str = "host_0.1.pt.trace.json", rank: int = 0) -> Path:
-    """Two steps of two calls: the first steals, the second adds."""
-    events = []
-    for step in range(2):
-        start = 1000 * step
-        events += [event("user_annotation", f"ProfilerStep#{step}", start, start + 900)]
-        events += call(start + 100, "## backward a ##", "aten::detach")
-        events += call(start + 300, "## backward b ##", "aten::add_")
-    path = folder / name
-    path.write_text(json.dumps({"distributedInfo": {"rank": rank}, "traceEvents": events}))
-    return path
-
-
-def run(*words: object) -> int:
-    parser = argparse.ArgumentParser()
-    analyze.add(parser.add_subparsers())
-    return analyze.run(parser.parse_args(["analyze", *map(str, words)]))
-
-
-def rows(path: Path) -> Sequence[dict[str, str]]:
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
 
 
 def test_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -120,7 +74,7 @@ def test_a_folder_of_ranks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     (tmp_path / "notes.txt").write_text("x")
     assert run(tmp_path, "--json", "-", "--csv", tmp_path / "tables") == 0
     printed = capsys.readouterr()
-    assert [(one["rank"], one["trace"]) for one in json.loads(printed.out)] == [(0, "c.json"), (1, "b.json")]
+    assert [(one["rank"], one["trace"]) for one in json.loads(printed.out)["traces"]] == [(0, "c.json"), (1, "b.json")]
     assert "passed over" in printed.err
     assert "other.json" in printed.err
     assert [c["rank"] for c in rows(tmp_path / "tables" / "calls.csv")] == ["0"] * 4 + ["1"] * 4

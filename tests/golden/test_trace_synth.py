@@ -146,3 +146,13 @@ def test_forward_behind_the_kernels_of_every_call(made: tuple[Path, dict[str, An
         assert behind["TBackward0"] == ("aten::t", layers)
         assert behind["MseLossBackward0"] == ("aten::mse_loss", 1)
         assert behind["torch::autograd::AccumulateGrad"] == ("", 2 * layers)
+
+
+@pytest.mark.slow
+def test_a_million_events(tmp_path: Path) -> None:
+    """The same books at the size of a long profile: about 300 MB of JSON."""
+    path = tmp_path / "host_0.1.pt.trace.json"
+    _generator().main(["--out", str(path), *["--calls", "4", "--layers", "40", "--events", "1000000", "--seed", "8"]])
+    truth = json.loads(Path(f"{path}.truth.json").read_text())
+    assert truth["events"] >= 1_000_000
+    test_every_call((path, truth))

@@ -242,6 +242,19 @@ def test_run_against_trace_is_refused(runs: tuple[Path, Path], tmp_path: Path) -
         _command(runs[0], trace)
 
 
+def test_results_by_any_name(runs: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """``run --json FILE`` writes a result wherever it is told to."""
+    named = (runs[1] / "result.json").rename(tmp_path / "two.json")
+    assert _command(runs[0], named, "--quiet", "--fail-on", "step faster 5%") == 0
+    assert capsys.readouterr().out == ""
+
+
+def test_a_folder_of_runs_is_none(runs: tuple[Path, Path]) -> None:
+    with pytest.raises(UsageError, match="holds runs: one, two") as raised:
+        _command(runs[0].parent, runs[1])
+    assert raised.value.hint == "name one of them"
+
+
 def _trace(path: Path, call_us: int, operators: int) -> Path:
     """Ten steps with a labelled call of so many additions."""
     events = []

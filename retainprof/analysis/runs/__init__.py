@@ -5,6 +5,6 @@ from __future__ import annotations
 from retainprof.analysis.runs.compare import compare
 from retainprof.analysis.runs.conditions import check, parse
 from retainprof.analysis.runs.records import RunComparison
-from retainprof.analysis.runs.sides import of_result, of_trace
+from retainprof.analysis.runs.sides import of_result, of_traces
 
-__all__ = ["RunComparison", "check", "compare", "of_result", "of_trace", "parse"]
+__all__ = ["RunComparison", "check", "compare", "of_result", "of_traces", "parse"]

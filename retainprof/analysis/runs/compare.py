@@ -21,7 +21,8 @@ _WARNED = ("device_name", "torch", "threads", "interop_threads", "cpu", "cpus", 
 def compare(base: Side, contender: Side, clock: Clock, *, anyway: bool = False) -> RunComparison:
     """What changed from ``base`` to ``contender``.
 
-    Raises UsageError where device, dtype or kind (run or trace) differ, unless ``anyway``: then that is a warning.
+    Raises UsageError where device, dtype, ranks or kind (run or trace) differ, unless ``anyway``: then that is a warning;
+    and where traces have no name in common.
     """
     refused, warned = _differences(base, contender)
     if refused and not anyway:
@@ -31,6 +32,8 @@ def compare(base: Side, contender: Side, clock: Clock, *, anyway: bool = False) 
         )
     bases, contenders = ({lane.name: lane for lane in side.lanes} for side in (base, contender))
     strategies = tuple(_strategy(bases[name], lane) for name, lane in contenders.items() if name in bases)
+    if not strategies and base.profiled and contender.profiled:
+        raise UsageError(f"nothing to compare: traces {', '.join(bases)} against {', '.join(contenders)}")
     counts = (
         f"{found.strategy}: {found.base_calls} calls against {found.contender_calls}; the rest is not compared"
         for found in strategies
@@ -111,13 +114,29 @@ def _differences(base: Side, contender: Side) -> tuple[list[str], list[str]]:
     if base.profiled != contender.profiled:
         return ["one is a run, the other a trace, whose times are profiled ones"], []
     if base.environment is None or contender.environment is None:
-        differs = base.device != contender.device
-        return (["only one of the traces has kernels on a device"] if differs else []), []
+        return _trace_differences(base, contender)
     refused = _fields(base.environment, contender.environment, _REFUSED)
     warned = _fields(base.environment, contender.environment, _WARNED)
     if base.program != contender.program:
         warned.append("the scenarios differ in model, batch or losses")
     return refused, warned
+
+
+def _trace_differences(base: Side, contender: Side) -> tuple[list[str], list[str]]:
+    """Traces tell little of what they were made on: whether there is a device, its name, and the ranks."""
+    refused, warned = [], []
+    if base.device != contender.device:
+        refused.append("only one of the two has kernels on a device")
+    elif base.device_name and contender.device_name and base.device_name != contender.device_name:
+        warned.append(f"device name: {base.device_name} against {contender.device_name}")
+    several = max(len(base.lanes), len(contender.lanes)) > 1
+    if several and base.ranks != contender.ranks:
+        refused.append(f"ranks: {_listed(base.ranks)} against {_listed(contender.ranks)}")
+    return refused, warned
+
+
+def _listed(ranks: Sequence[int]) -> str:
+    return ", ".join(map(str, ranks)) or "unknown or repeated ones"
 
 
 def _fields(base: Environment, contender: Environment, names: Sequence[str]) -> list[str]:

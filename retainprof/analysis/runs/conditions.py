@@ -26,6 +26,11 @@ _PERCENT: Final = re.compile(r"(step|call)\s+(slower|faster)\s+(\d+(?:\.\d+)?)\s
 _KERNELS: Final = re.compile(r"kernels\s+(added|removed)")
 _COMPARE: Final = {">": operator.gt, ">=": operator.ge, "<": operator.lt, "<=": operator.le}
 _EXAMPLES: Final = "'later/first > 1.2', 'step slower 5%', 'retained_after_last > 0', 'kernels added'"
+_HINTS: Final = {
+    "step": "a trace tells no time of a whole step: 'call slower 5%'",
+    "peak_bytes": "a trace tells no peak of a whole step",
+    "retained_after_last": "profile with profile_memory=True",
+}
 _RATIOS: Final = ("later/first", "step", "call")
 
 
@@ -58,7 +63,8 @@ def check(condition: Condition, comparison: RunComparison) -> Checked:
     values = [*_values(condition.metric, comparison)]
     if not values:
         raise UsageError(
-            f"--fail-on {condition.text!r}: neither {comparison.base} nor {comparison.contender} tells {condition.metric}"
+            f"--fail-on {condition.text!r}: neither {comparison.base} nor {comparison.contender} tells {condition.metric}",
+            hint=_HINTS.get(condition.metric, "") if comparison.profiled else "",
         )
     holds = _ratio_holds if condition.metric in _RATIOS else _number_holds
     compare = _COMPARE[condition.compare]

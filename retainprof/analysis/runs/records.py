@@ -29,7 +29,7 @@ class Point(Record, frozen=True, kw_only=True):
 
 
 class Lane(Record, frozen=True, kw_only=True):
-    """One strategy of a run; a trace has one, named ``trace``."""
+    """One strategy of a run, or one trace: named ``trace``, or ``rank 1`` and so on where a side has several."""
 
     name: str
     step_ns: Samples
@@ -39,7 +39,10 @@ class Lane(Record, frozen=True, kw_only=True):
 
 
 class Side(Record, frozen=True, kw_only=True):
-    """One of the two. ``environment`` is None for a trace; ``device`` says whether its kernels ran on an accelerator."""
+    """One of the two. ``environment`` is None for traces; ``device`` says whether kernels ran on an accelerator.
+
+    ``device_name`` is what traces tell of it, "" if nothing; ``ranks`` are those of a folder of traces, ascending.
+    """
 
     name: str
     environment: Environment | None
@@ -47,6 +50,8 @@ class Side(Record, frozen=True, kw_only=True):
     device: bool
     profiled: bool  # times are those of a profiled run
     lanes: tuple[Lane, ...]
+    device_name: str = ""
+    ranks: tuple[int, ...] = ()
 
 
 # --- both ---------------------------------------------------------------------------------------------------------------

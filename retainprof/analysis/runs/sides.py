@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from retainprof.analysis.compare import Clock, deciding
+from retainprof.analysis.runs.ranks import distinct_ranks
 from retainprof.analysis.runs.records import Lane, LaterRatio, Point, Side
 from retainprof.analysis.stats import summarise
 from retainprof.records import CallResult, Result, Samples, StrategyResult
@@ -14,7 +16,7 @@ from retainprof.records import CallResult, Result, Samples, StrategyResult
 if TYPE_CHECKING:
     from retainprof.trace import TraceReport
 
-__all__ = ["of_result", "of_trace"]
+__all__ = ["of_result", "of_traces"]
 
 _PROGRAM = ("model", "batch", "losses", "shared")
 
@@ -55,8 +57,26 @@ def _point(call: CallResult, clock: Clock) -> Point:
     )
 
 
-def of_trace(report: TraceReport, name: str) -> Side:
-    """A trace's side: profiled wall times, a sample a step. Steps themselves have no times there."""
+def of_traces(named: Sequence[tuple[str, TraceReport]], name: str, device_name: str = "") -> Side:
+    """The side of one or several traces, each with the name of its lane: profiled wall times, a sample a step.
+
+    Steps themselves have no times there.
+    """
+    reports = [report for _, report in named]
+    ranks = distinct_ranks(reports)
+    return Side(
+        name=name,
+        environment=None,
+        program="",
+        device=any(report.file.kernels for report in reports),
+        profiled=True,
+        lanes=tuple(_trace_lane(lane, report) for lane, report in named),
+        device_name=device_name,
+        ranks=() if ranks is None else tuple(sorted(ranks)),
+    )
+
+
+def _trace_lane(name: str, report: TraceReport) -> Lane:
     by_index = {found.index: [call for call in report.calls if call.index == found.index] for found in report.by_call}
     points = tuple(
         Point(
@@ -69,5 +89,4 @@ def of_trace(report: TraceReport, name: str) -> Side:
         for found in report.by_call
     )
     later = tuple(LaterRatio(call=found.call, ratio=found.profiled_ratio_wall) for found in report.first_vs_later)
-    lane = Lane(name="trace", step_ns=Samples(), peak_bytes=None, calls=points, later=later)
-    return Side(name=name, environment=None, program="", device=report.file.kernels > 0, profiled=True, lanes=(lane,))
+    return Lane(name=name, step_ns=Samples(), peak_bytes=None, calls=points, later=later)
