@@ -56,7 +56,7 @@ def test_there_are_always_four() -> None:
     assert len(empty) == 4
     assert [a.text.split(",")[0].split(":")[0] for a in empty] == [
         "No strategy makes more than one call",
-        "Only one strategy ran; add others under strategies",
+        "Only one strategy was measured",
         "Not known",
         "Not known",
     ]

@@ -21,6 +21,7 @@ from retainprof.records import (
     Result,
     RetainCost,
     Retained,
+    StepResult,
     StrategyResult,
 )
 
@@ -140,7 +141,10 @@ CASES: dict[str, tuple[Result, list[Result]]] = {
         ],
     ),
     "forward_repeated": (result(_two(12, None, forwards=2), SUMMED), [result(_two(12, None), SUMMED)]),
-    "trunk_revisited": (result(_two(12, 8)), [result(_two(12, 0)), result(_two(12, None))]),
+    "trunk_revisited": (
+        result(_two(12, 8)),
+        [result(_two(12, 0)), result(_two(12, None)), result(_two(12, 4, forwards=2))],
+    ),
     "recomputation": (
         result(strategy(call(0, forward_ops_in_backward=10), call(1, forward_ops_in_backward=10))),
         [result(strategy(call(0, forward_ops_in_backward=10), call(1, forward_ops_in_backward=0)))],
@@ -333,6 +337,16 @@ def test_order_is_errors_then_shares_saved() -> None:
         ("trunk_revisited", "slow"),
         ("gradients_differ_by_rounding", "close"),
     ]
+
+
+def test_shares_are_of_the_time_that_decides() -> None:
+    """100 ns of CPU time saved are a tenth of a step of 1,000 ns of CPU time, whatever its wall time: behind a fifth."""
+    waits = StepResult(wall_ns=steady(220), cpu_ns=steady(1100), forwards=1)
+    works = StepResult(wall_ns=steady(5000), cpu_ns=steady(1200), forwards=1)
+    summed = strategy(call(0), name="summed", kind="summed", step=step(1000, forwards=1))
+    calls = call(0, nodes=9), call(1, nodes=9, nodes_shared_with_earlier=9)
+    run = result(strategy(*calls, name="waits", step=waits), strategy(*calls, name="works", step=works), summed)
+    assert [f.strategy for f in complete(run).findings if f.rule == "trunk_revisited"] == ["works", "waits"]
 
 
 def test_saving_of_one_needless_call_can_come_from_the_cost() -> None:

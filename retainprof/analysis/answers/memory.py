@@ -20,7 +20,7 @@ def what_is_held(result: Result) -> Answer:
     if strategy not in measured:
         strategy = measured[0] if measured else None
     if strategy is None:
-        return Answer(question=QUESTION, text="Not known: the evidence pass did not run.")
+        return Answer(question=QUESTION, text="Not known: retained bytes were not measured.")
     parts = [_held(strategy), _left(strategy), _flags(strategy), _pinned(strategy), _cost(strategy), _residue(strategy)]
     last, cost = last_call(strategy), strategy.retained.cost
     return Answer(

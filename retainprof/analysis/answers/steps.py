@@ -37,7 +37,7 @@ def which_is_cheapest(result: Result) -> Answer:
 
 def _nothing(result: Result) -> str:
     if len(result.strategies) < 2:
-        return "Only one strategy ran; add others under strategies: to compare."
+        return "Only one strategy was measured: there is nothing to compare it with."
     return "Not known: no two strategies were timed together."
 
 

@@ -6,6 +6,7 @@ with a test in which it must fire and one in which it must not.
 
 from __future__ import annotations
 
+from retainprof.analysis.compare import Clock, clock_of
 from retainprof.analysis.findings import accumulate, cold, faults, meaning, repeats, retained, storage
 from retainprof.analysis.findings.base import RULES, Rule, register
 from retainprof.records import Finding, Result, StrategyResult
@@ -23,13 +24,14 @@ def find(result: Result) -> tuple[Finding, ...]:
     """
     strategies = {strategy.name: strategy for strategy in result.strategies}
     found = [f for rule in RULES.values() for s in result.strategies for f in rule.find(s, result)]
-    return tuple(sorted(found, key=lambda f: _order(f, strategies[f.strategy])))
+    clock = clock_of(result)
+    return tuple(sorted(found, key=lambda f: _order(f, strategies[f.strategy], clock)))
 
 
-def _order(finding: Finding, strategy: StrategyResult) -> tuple[bool, float, int, str, str, int]:
+def _order(finding: Finding, strategy: StrategyResult, clock: Clock) -> tuple[bool, float, int, str, str, int]:
     return (
         finding.severity != "error",
-        -_share(finding, strategy),
+        -_share(finding, strategy, clock),
         _SEVERITY[finding.severity],
         finding.rule,
         finding.strategy,
@@ -37,9 +39,10 @@ def _order(finding: Finding, strategy: StrategyResult) -> tuple[bool, float, int
     )
 
 
-def _share(finding: Finding, strategy: StrategyResult) -> float:
-    """The larger of the saved shares of the step's time and of its peak; 0 where nothing is saved."""
-    time = strategy.step.wall_ns.median or strategy.step.cpu_ns.median
+def _share(finding: Finding, strategy: StrategyResult, clock: Clock) -> float:
+    """The larger of the saved shares of the step's time, by the clock that decides, and of its peak; 0 where none is saved."""
+    times = [strategy.step.wall_ns.median, strategy.step.cpu_ns.median]
+    time = next((median for median in (reversed(times) if clock == "cpu" else times) if median), None)
     parts = (
         (finding.saves_ns, time),
         (finding.saves_bytes, strategy.step.peak_bytes or strategy.retained.after_forward_bytes),

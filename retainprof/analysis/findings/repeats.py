@@ -62,7 +62,10 @@ class TrunkRevisited(Rule):
     url = "https://docs.pytorch.org/docs/stable/generated/torch.autograd.backward.html"
 
     def find(self, strategy: StrategyResult, result: Result) -> Iterator[Finding]:
-        calls = [call for call in made_calls(strategy) if call.nodes_shared_with_earlier]
+        made = made_calls(strategy)
+        if (strategy.step.forwards or 1) >= len(made):
+            return  # a graph for each call: they share no more than the leaves
+        calls = [call for call in made if call.nodes_shared_with_earlier]
         shared = sum(call.nodes_shared_with_earlier or 0 for call in calls)
         nodes = _nodes(strategy)
         if not shared or not nodes:
