@@ -8,19 +8,21 @@ import os
 import shutil
 import urllib.error
 import urllib.request
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from e2e_fixtures import Measured, Tab, Watched, start_tensorboard, stop
+from e2e_fixtures import SCENARIOS, Measured, Tab, Watched, start_tensorboard, stop
 from playwright.sync_api import FrameLocator, Page
 
 from retainprof.analysis.answers import answers
 from retainprof.units import show_ns
 
 pytestmark = pytest.mark.browser
+SHIPPED = sorted(path.stem for path in SCENARIOS.glob("*.yaml"))
 MARKUP = "<img src=x onerror=alert(1)>"
 
 
@@ -111,12 +113,82 @@ def test_moving_in_a_trace(tab: Tab, watched: Watched) -> None:
     )
 
 
-def test_no_serious_fault_of_accessibility(tab: Tab, watched: Watched) -> None:
-    for view in ("answers", "trace"):
-        page = alone(watched, tab, view)
-        page.wait_for_selector("svg.trace" if view == "trace" else ".answers")
+VIEWS = ("answers", "calls", "memory", "strategies", "trace")
+READY = {"answers": ".answers", "calls": ".kernels tbody td", "memory": ".icicle", "strategies": "circle.point"}
+
+
+@pytest.mark.parametrize("colours", ["light", "dark"])
+def test_no_serious_fault_of_accessibility(colours: str, tab: Tab, watched: Watched) -> None:
+    for view in VIEWS:
+        page = alone(watched, tab, view, theme=colours)
+        page.wait_for_selector(READY.get(view, "svg.trace"))
         found = Axe().run(page).response["violations"]
-        assert [(v["id"], v["nodes"][0]["html"]) for v in found if v["impact"] in ("serious", "critical")] == []
+        assert [(view, v["id"], v["nodes"][0]["html"]) for v in found if v["impact"] in ("serious", "critical")] == []
+
+
+@pytest.fixture(scope="module")
+def all_runs(measure: Callable[[str], Measured], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
+    """TensorBoard over a run of every shipped scenario."""
+    logdir = tmp_path_factory.mktemp("all")
+    for name in SHIPPED:
+        shutil.copytree(measure(name).folder, logdir / name)
+    process, address = start_tensorboard(logdir)
+    yield Tab(address, logdir)
+    stop(process)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_view_of_every_shipped_scenario(
+    name: str, all_runs: Tab, measure: Callable[[str], Measured], watched: Watched
+) -> None:
+    """Each shows something of this run, without an error, and the time of its first call as the result has it."""
+    result = measure(name).result
+    for view in VIEWS:
+        page = alone(watched, all_runs, view, run=name)
+        if view == "trace":
+            page.wait_for_selector("svg.trace")
+        assert page.locator("#view").inner_text().strip()
+        assert not page.get_by_role("alert").count(), page.get_by_role("alert").first.inner_text()
+    strategy = result.strategies[0]
+    page = alone(watched, all_runs, "calls", run=name, strategy=strategy.name)
+    row = page.locator("table").first.locator("tbody tr").first.locator("td")
+    assert row.nth(3).inner_text() == show_ns(strategy.calls[0].wall_ns.median)
+
+
+def test_the_trace_is_handed_to_perfetto(multitask: Measured, tab: Tab, watched: Watched) -> None:
+    """A page stands for Perfetto: it answers PING, and gets the bytes of the file and its title."""
+    stand_in = """<script>
+        onmessage = (event) => {
+          if (event.data === "PING") event.source.postMessage("PONG", event.origin);
+          else window.got = [event.data.perfetto.title, [...new Uint8Array(event.data.perfetto.buffer)]];
+        };</script>"""
+    watched.page.context.route(
+        "https://ui.perfetto.dev/**", lambda route: route.fulfill(body=stand_in, content_type="text/html")
+    )
+    page = alone(watched, tab, "trace", strategy="retain", call="1")
+    page.wait_for_selector("svg.trace")
+    with page.expect_popup() as popup:
+        page.get_by_role("button", name="Open in Perfetto").click()
+    popup.value.wait_for_function("window.got !== undefined")
+    page.get_by_text("Handed over to Perfetto.").wait_for()
+    title, found = popup.value.evaluate("window.got")
+    assert title == "good retain"
+    assert bytes(found) == (multitask.folder / multitask.result.strategies[0].traces[0]).read_bytes()
+
+
+def test_perfetto_does_not_answer(tab: Tab, watched: Watched) -> None:
+    """After half a minute, by the page's own clock, it says so, and what to do."""
+    watched.page.context.route(
+        "https://ui.perfetto.dev/**", lambda route: route.fulfill(body="", content_type="text/html")
+    )
+    watched.page.clock.install()
+    page = alone(watched, tab, "trace", strategy="retain", call="1")
+    page.wait_for_selector("svg.trace")
+    with page.expect_popup():
+        page.get_by_role("button", name="Open in Perfetto").click()
+    page.get_by_text("Waiting for Perfetto").wait_for()
+    page.clock.run_for(31_000)
+    page.get_by_text("Download the trace instead").wait_for()
 
 
 def test_a_run_that_appears(multitask: Measured, tab: Tab, watched: Watched) -> None:

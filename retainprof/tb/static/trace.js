@@ -6,6 +6,7 @@ import {traceUrl} from "./source.js";
 
 const W = 1200, ROW = 17, LEFT = 0;
 const PERFETTO = "https://ui.perfetto.dev";
+const PERFETTO_MS = 30000;
 
 // Perfetto answers PING with PONG when it is ready, and then takes the file.
 async function perfetto(url, title, note) {
@@ -13,14 +14,19 @@ async function perfetto(url, title, note) {
   if (!opened) return replace(note, "The browser did not open the window.");
   const buffer = await (await fetch(url)).arrayBuffer();
   const ping = window.setInterval(() => opened.postMessage("PING", PERFETTO), 100);
-  window.setTimeout(() => window.clearInterval(ping), 30000);
+  const late = window.setTimeout(() => {
+    window.clearInterval(ping);
+    replace(note, "Perfetto did not answer: is there internet here? Download the trace instead.");
+  }, PERFETTO_MS);
   window.addEventListener("message", function ready(event) {
     if (event.origin !== PERFETTO || event.source !== opened || event.data !== "PONG") return;
     window.clearInterval(ping);
+    window.clearTimeout(late);
     window.removeEventListener("message", ready);
     opened.postMessage({perfetto: {buffer, title}}, PERFETTO);
+    replace(note, "Handed over to Perfetto.");
   });
-  return replace(note, "Handed over; it needs the internet.");
+  return replace(note, "Waiting for Perfetto, which needs the internet.");
 }
 
 function drawing(found, range) {
