@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from dataclasses import dataclass
@@ -49,9 +50,11 @@ def run_files(options: RunOptions) -> int:
     if options.json not in (None, "-"):
         store.check_writable(Path(options.json or ""))
     worst = DONE
-    with Worker() as worker:  # it imports torch while this process reads the scenarios
+    with Worker() as worker:  # it imports torch while this process reads the scenarios and imports what needs no torch
         from retainprof.scenario import load
 
+        for name in ("retainprof.report.terminal", "retainprof.report.progress", "retainprof.trace"):
+            importlib.import_module(name)
         scenarios = [_chosen(load(path, options.overrides), options.strategies) for path in options.scenarios]
         for n, scenario in enumerate(scenarios):
             result = run_scenario(scenario, options, worker if n == 0 else None)
