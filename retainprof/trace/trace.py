@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from retainprof.collector import collected
 from retainprof.errors import TraceError
 from retainprof.trace.blocks import Blocks
 from retainprof.trace.build import Builder, LossyClockError, joined
@@ -56,10 +57,11 @@ def read(path: Path, progress: Progress | None = None) -> Trace:
 
     Raises TraceError where the file can't be read or is no trace.
     """
-    try:
-        return _read(path, progress, as_text=False)
-    except LossyClockError:
-        return _read(path, progress, as_text=True)
+    with collected():  # there are no cycles, but lists enough to look for them often
+        try:
+            return _read(path, progress, as_text=False)
+        except LossyClockError:
+            return _read(path, progress, as_text=True)
 
 
 def _read(path: Path, progress: Progress | None, as_text: bool) -> Trace:
