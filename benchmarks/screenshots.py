@@ -2,17 +2,20 @@
 
     python benchmarks/screenshots.py RUN [--out docs]
 
-Needs playwright and Debian's chromium. Writes answers.png, calls.png, memory.png, strategies.png and trace.png.
+Needs playwright, Pillow (the extra ``images`` brings it) and Debian's chromium. Writes answers.png, calls.png, memory.png,
+strategies.png and trace.png.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 import shutil
 import tempfile
 from pathlib import Path
 
 import tensorboard.program as program
+from PIL import Image
 from playwright.sync_api import sync_playwright
 
 VIEWS = {
@@ -49,7 +52,8 @@ def take(logdir: str, out: Path) -> None:
             page.goto("about:blank")
             page.goto(f"{address}data/plugin_entry.html?name=retainprof#view={view}&theme=light")
             page.wait_for_selector(ready)
-            page.screenshot(path=str(out / f"{view}.png"))
+            picture = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
+            picture.quantize(64).save(out / f"{view}.png", optimize=True)  # a third of the size, and looks the same
         browser.close()
 
 

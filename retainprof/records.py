@@ -170,6 +170,7 @@ class CallResult(Record, frozen=True, kw_only=True):
     kernels: int | None = None
     copies_and_sets: int | None = None
     flops: int | None = None
+    head_flops: int | None = None  # of them, before the gradient reached the shared module's output; None: it did not
     accumulate: Accumulate | None = None
     fan_in_adds: int | None = None
     forward_ops_in_backward: int | None = None

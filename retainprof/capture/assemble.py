@@ -171,6 +171,7 @@ def _call(spec: CallSpec, times: StepTimes, cold: Sequence[ColdStep], evidence: 
         cold_wall_ns=_samples([step.call_wall_ns[i] for step in cold]),
         cold_minor_faults=tuple(step.call_minor_faults[i] for step in cold if step.call_minor_faults),
         flops=None if evidence.flops is None else evidence.flops.calls.get(i),
+        head_flops=None if evidence.flops is None else evidence.flops.heads.get(i),
     )
     counted = _counted(seen)
     if spec.create_graph and counted:

@@ -34,7 +34,16 @@ ONE_FORWARD = ("retain", "leak", "summed", "joint", "grad")
 JOINED = ("two_stage", "two_stage_per_loss")
 NOT_TOLD = {  # by a trace: plans, unprofiled times, the ledger's and the gradients' fields, FLOPs, identity of nodes
     *("losses", "kind", "retain_graph", "create_graph", "what", "weights", "zero_grad_before", "sgd_before"),
-    *("wall_ns", "cpu_ns", "device_ns", "cold_wall_ns", "cold_minor_faults", "flops", "returned_grad_bytes"),
+    *(
+        "wall_ns",
+        "cpu_ns",
+        "device_ns",
+        "cold_wall_ns",
+        "cold_minor_faults",
+        "flops",
+        "head_flops",
+        "returned_grad_bytes",
+    ),
     *("residue_bytes", "pinned_by_grads_bytes", "pinned_residue_bytes", "unexplained_bytes", "grad_bytes_after"),
     *("params_with_grad_after", "inputs_with_grad_after", "grad_sum_after", "grad_abs_sum_after", "retain_needed"),
     *("needless_retain_bytes", "nodes_shared_with_earlier", "params_written", "in_trace_ns"),

@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from retainprof.capture.flops import count_flops
+from retainprof.capture.flops import StepFlops, count_flops
 from retainprof.capture.step import StepRunner
 from retainprof.capture.workload import State, Workload
 from retainprof.strategies import REGISTRY
@@ -58,7 +58,7 @@ class Deep(nn.Module):
         return outputs if self.lazy else dict(outputs)
 
 
-def flops_of(kind: str, *, lazy: bool = False, **options: Any) -> int:
+def flops_of(kind: str, *, lazy: bool = False, **options: Any) -> StepFlops:
     """FLOPs of one step."""
     torch.manual_seed(0)
 
@@ -76,7 +76,7 @@ def flops_of(kind: str, *, lazy: bool = False, **options: Any) -> int:
     strategy = REGISTRY[kind].model_validate({"kind": kind, **options})
     found = count_flops(StepRunner(strategy, workload, State(workload, "set_to_none", parameters_change=False)))
     assert found is not None
-    return found.step
+    return found
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,23 @@ def flops_of(kind: str, *, lazy: bool = False, **options: Any) -> int:
     ],
 )
 def test_cost_models(kind: str, options: dict[str, Any], expected: int) -> None:
-    assert flops_of(kind, **options) == expected
+    assert flops_of(kind, **options).step == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "heads"),
+    [
+        ("summed", {}, {0: B_H}),
+        ("retain", {}, dict.fromkeys(range(K), B_H // K)),
+        ("grad", {}, dict.fromkeys(range(K), B_H // K)),
+        ("separate", {}, dict.fromkeys(range(K), B_H // K)),
+        ("batched", {}, {0: K * B_H}),
+        ("two_stage", {}, {K: 0}),  # its head calls never meet the output itself, the trunk call begins there
+        ("retain", {"checkpoint": "trunk"}, dict.fromkeys(range(K), B_H // K)),  # recomputed behind the output
+    ],
+)
+def test_heads_come_before_the_shared_output(kind: str, options: dict[str, Any], heads: dict[int, int]) -> None:
+    assert flops_of(kind, **options).heads == heads
 
 
 def test_each_call_has_its_own(runner_of: MakeRunner) -> None:

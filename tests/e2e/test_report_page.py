@@ -290,6 +290,19 @@ def test_units_are_those_of_the_reports(watched: Watched) -> None:
         "v => v.map((x) => [units.ns(x), units.bytes(x), units.count(x), units.flops(x)])", values
     )
     assert shown == [[show_ns(v), show_bytes(v), show_count(v), flops(v)] for v in values]
+    ticks = watched.page.evaluate("[1100000, 1300000, 3, 2 ** 30].map((v) => units.bytesTicks(v).map(units.bytes))")
+    assert ticks == [
+        ["0 B", "256.0 KiB", "512.0 KiB", "768.0 KiB", "1.0 MiB"],
+        ["0 B", "256.0 KiB", "512.0 KiB", "768.0 KiB", "1.0 MiB"],
+        ["0 B", "1 B", "2 B", "3 B"],
+        ["0 B", "256.0 MiB", "512.0 MiB", "768.0 MiB", "1.0 GiB"],
+    ]
+    ticks = watched.page.evaluate("[4.1e6, 890, 1.2e9].map((v) => units.nsTicks(v).map(units.ns))")
+    assert ticks == [
+        ["0 ns", "1.00 ms", "2.00 ms", "3.00 ms", "4.00 ms"],
+        ["0 ns", "200 ns", "400 ns", "600 ns", "800 ns"],
+        ["0 ns", "500 ms", "1.00 s"],
+    ]
     assert watched.page.evaluate("v => v.map(units.ratio)", ratios) == [ratio(v) for v in ratios]
     assert watched.page.evaluate("v => v.map(units.percent)", ratios) == [percent(v) for v in ratios]
     pairs = [[1.2e6, 1.3e6], [900.0, 1100.0], [5.0, 7.5]]

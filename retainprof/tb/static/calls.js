@@ -25,7 +25,7 @@ function callTable(strategy, result) {
   const clock = clockOf(result);
   const later = new Map(strategy.first_vs_later.map((found) => [found.call, found]));
   const columns = [["call"], ["of"], ["flags"], ["steady wall", 1], ["95% interval", 1], ["cold", 1], ["profiled", 1], [`${clockName(clock)} / call 0`, 1], ["verdict"],
-    ["nodes", 1], ["kernels", 1], ["stolen / copied / added", 1], ["FLOPs", 1], ["peak", 1], ["held after", 1]];
+    ["nodes", 1], ["kernels", 1], ["stolen/ copied/ added", 1], ["FLOPs", 1], ["peak", 1], ["held after", 1]];
   return table(`Calls of ${strategy.name}`, columns, strategy.calls.map((call) => {
     const found = later.get(call.index);
     const chosen = found && (clock === "cpu" && found.ratio_cpu ? found.ratio_cpu : found.ratio_wall);

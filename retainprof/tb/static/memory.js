@@ -2,7 +2,7 @@
 import {h, s, select, table} from "./dom.js";
 import {mainStrategy, nameOf, strategyOf} from "./model.js";
 import {icicle} from "./icicle.js";
-import {bytes, ns} from "./units.js";
+import {bytes, bytesTicks, ns, nsTicks} from "./units.js";
 
 const W = 900, H = 300, LEFT = 70, BOTTOM = 30;
 
@@ -31,14 +31,13 @@ function chart(strategy, other) {
   const steps = retainedSteps(strategy);
   const top = Math.max(0, ...steps.map(([, value]) => value));
   const hidden = top < most / 200;
-  const ticks = [0, 0.25, 0.5, 0.75, 1];
   const told = `Allocated bytes over one step of ${shown.map((one) => `${one.name}, peak ${bytes(one.step.peak_bytes)}`).join(" and ")}`;
   return h("figure", {class: "chart"}, s("svg", {viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": told},
     strategy.step.bands.map((band, i) => [
       s("rect", {class: `band band-${i % 2}`, x: x(band.start_ns), y: 20, width: Math.max(0, x(band.end_ns) - x(band.start_ns)), height: H - BOTTOM - 20}, s("title", {}, band.label.replace("retainprof::", ""))),
       x(band.end_ns) - x(band.start_ns) > 45 ? s("text", {class: "tick", x: x(band.start_ns) + 3, y: 14}, band.label.replace("retainprof::", "").slice(0, Math.floor((x(band.end_ns) - x(band.start_ns)) / 6.5))) : null]),
-    ticks.map((part) => [s("path", {class: "grid", d: `M${LEFT} ${y(most * part)}H${W - 5}`}), s("text", {class: "tick", x: LEFT - 5, y: y(most * part) + 4, "text-anchor": "end"}, bytes(Math.round(most * part)))]),
-    ticks.map((part) => s("text", {class: "tick", x: x(end * part), y: H - 10, "text-anchor": part === 1 ? "end" : "middle"}, ns(end * part))),
+    bytesTicks(most).map((at) => [s("path", {class: "grid", d: `M${LEFT} ${y(at)}H${W - 5}`}), s("text", {class: "tick", x: LEFT - 5, y: y(at) + 4, "text-anchor": "end"}, bytes(at))]),
+    nsTicks(end).map((at) => s("text", {class: "tick", x: x(at), y: H - 10, "text-anchor": x(at) > W - 30 ? "end" : "middle"}, ns(at))),
     steps.length ? s("path", {class: "retained", d: `${path(steps, x, y, end)}V${y(0)}H${x(steps[0][0])}Z`}) : null,
     other ? s("path", {class: "line other", d: path(other.step.timeline, x, y, end)}) : null,
     s("path", {class: "line", d: path(strategy.step.timeline, x, y, end)})),

@@ -2,7 +2,7 @@
 import {bars, legend} from "./bars.js";
 import {h, s, table} from "./dom.js";
 import {clockName, clockOf, deciding, nameOf} from "./model.js";
-import {bytes, count, flops, intervalNs, ns, ratio} from "./units.js";
+import {bytes, bytesTicks, count, flops, intervalNs, ns, nsTicks, ratio} from "./units.js";
 
 const W = 900, H = 320, LEFT = 80, BOTTOM = 45;
 
@@ -30,11 +30,10 @@ function scatter(result) {
   const high = Math.max(1, ...points.map(({peak}) => peak)) * 1.1;
   const x = (time) => LEFT + (time / wide) * (W - LEFT - 10);
   const y = (peak) => 10 + (1 - peak / high) * (H - BOTTOM - 10);
-  const ticks = [0, 0.25, 0.5, 0.75, 1];
   const labels = placed(points, x, y);
   return h("figure", {class: "chart"}, s("svg", {viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": `Time against peak memory: ${points.map(({name, time, peak}) => `${name} ${ns(time)}, ${bytes(peak)}`).join("; ")}`},
-    ticks.map((part) => [s("path", {class: "grid", d: `M${LEFT} ${y(high * part)}H${W - 10}`}), s("text", {class: "tick", x: LEFT - 5, y: y(high * part) + 4, "text-anchor": "end"}, bytes(Math.round(high * part))),
-      s("text", {class: "tick", x: x(wide * part), y: H - 25, "text-anchor": part === 1 ? "end" : "middle"}, ns(wide * part))]),
+    bytesTicks(high).map((at) => [s("path", {class: "grid", d: `M${LEFT} ${y(at)}H${W - 10}`}), s("text", {class: "tick", x: LEFT - 5, y: y(at) + 4, "text-anchor": "end"}, bytes(at))]),
+    nsTicks(wide).map((at) => s("text", {class: "tick", x: x(at), y: H - 25, "text-anchor": x(at) > W - 30 ? "end" : "middle"}, ns(at))),
     s("text", {class: "tick", x: (LEFT + W) / 2, y: H - 6, "text-anchor": "middle"}, `${clockName(clock)} time of a step; up: peak bytes above the start`),
     points.map((point) => [
       point.ci ? s("path", {class: "whisker", d: `M${x(point.ci[0])} ${y(point.peak)}H${x(point.ci[1])}`}) : null,
@@ -55,6 +54,13 @@ function parted(title, result, amounts, show) {
   return rows.length ? bars(title, rows.map(([label, parts]) => ({
     label, parts, ci: null, value: show(parts.reduce((sum, {amount}) => sum + (amount || 0), 0)), told: `${label}: ${parts.map(({name}) => name).join(", ")}`,
   }))) : null;
+}
+
+// FLOPs of a call: those of the heads, and those of the trunk, where the gradient was seen to reach what both share.
+function flopsOf(call) {
+  const name = `call ${call.index} ${nameOf(call)}`;
+  if (call.head_flops === null || kindOf(call) !== "whole") return [[kindOf(call), name, call.flops]];
+  return [["heads", `${name}, heads`, call.head_flops], ["trunk", `${name}, trunk`, call.flops - call.head_flops]];
 }
 
 function total(calls, value) {
@@ -98,14 +104,15 @@ function agreement(result) {
 export function strategiesView(page) {
   const {result} = page;
   const clock = clockOf(result);
-  const parts = (forward, call, show) => (one) => [["forward", "forward", forward(one)], ...one.calls.map((found) => [kindOf(found), `call ${found.index} ${nameOf(found)}`, call(found)])]
+  const parts = (forward, ofCall, show) => (one) => [["forward", "forward", forward(one)], ...one.calls.flatMap(ofCall)]
     .map(([kind, name, amount]) => ({kind: `part ${kind}`, name: `${name} ${show(amount)}`, amount}));
   const time = `${clock}_ns`;
   return h("div", {},
     h("h2", {}, "Time against peak memory"), scatter(result), costs(result, clock), agreement(result),
     h("h2", {}, "Where a step goes"),
     h("div", {class: "panels"},
-      parted(`${clockName(clock)} time, medians of the parts`, result, parts((one) => one.forward[time].median, (call) => call[time].median, ns), ns),
-      parted("FLOPs", result, parts((one) => one.forward.flops, (call) => call.flops, flops), flops)),
-    legend([["part forward", "forward"], ["part whole", "a call through heads and trunk"], ["part heads", "a head alone"], ["part trunk", "the trunk alone"]]));
+      parted(`${clockName(clock)} time, medians of the parts`, result, parts((one) => one.forward[time].median, (call) => [[kindOf(call), `call ${call.index} ${nameOf(call)}`, call[time].median]], ns), ns),
+      parted("FLOPs of matrix products, convolutions, attention", result, parts((one) => one.forward.flops, flopsOf, flops), flops)),
+    legend([["part forward", "forward"], ["part whole", "a call through heads and trunk"], ["part heads", "heads"], ["part trunk", "trunk"]]),
+    h("p", {class: "quiet"}, "Heads: before the gradient reached the output of the shared module; trunk: after. Additions have no FLOPs in torch's counter: how often gradients were added is in the table above, what it took is in Calls."));
 }

@@ -38,6 +38,19 @@ export function bytes(value) {
   return found ? `${fixed(value / found[0], 1)} ${found[1]}` : `${value} B`;
 }
 
+const multiples = (step, most) => Array.from({length: Math.floor(most / step) + 1}, (_, i) => i * step);
+
+// Round values from 0 up to most, five at the most: powers of two times 1 to 4, which bytes() shows exactly.
+export function bytesTicks(most) {
+  return multiples(2 ** Math.max(0, Math.floor(Math.log2(most / 5)) + 1), most);
+}
+
+// The same of times: 1, 2 or 5 times a power of ten.
+export function nsTicks(most) {
+  const power = 10 ** Math.floor(Math.log10(most / 5));
+  return multiples([1, 2, 5, 10].map((one) => one * power).find((step) => most / step < 5), most);
+}
+
 export function count(value) {
   return none(value) ? MISSING : value.toLocaleString("en-US");
 }
