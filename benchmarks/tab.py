@@ -1,10 +1,11 @@
 """Sizes and times of the TensorBoard tab and the HTML report.
 
-    python benchmarks/tab.py [--runs 1000] [--kernels 100000] [--files 20000]
+    python benchmarks/tab.py [--runs 1000] [--kernels 100000] [--files 20000] [--bytes 1000000000]
 
 Promised: listing 1,000 runs takes at most 0.2 s warm; the first view of a run with 10^5 kernels is there at most 1 s after
-the page was asked for, in the tab as in the report. The runs lie beside a folder of other files, as in a log directory that
-has been used for long. Needs playwright and Debian's chromium for the times in the browser.
+the page was asked for, in the tab as in the report. The runs have traces of a gigabyte in all and lie beside a folder of
+other files, as in a log directory that has been used for long. Needs playwright and Debian's chromium for the times in the
+browser.
 """
 
 from __future__ import annotations
@@ -51,14 +52,17 @@ def result(kernels: int) -> Result:
     return Result(retainprof="0", scenario={"name": "made up"}, environment=where, status="ok", strategies=(one,))
 
 
-def listing(count: int, files: int, folder: Path) -> tuple[float, float]:
-    """Seconds of the first look at ``count`` runs with a trace folder each beside ``files`` others; the least of later ones."""
+def listing(count: int, files: int, size: int, folder: Path) -> tuple[float, float]:
+    """Seconds of the first look at ``count`` runs with traces of ``size`` bytes in all beside ``files`` others; the least of
+    later ones."""
     data = encode(result(3))
     (folder / "others").mkdir()
     for i in range(files):
         (folder / "others" / f"events.out.tfevents.{i}").touch()
     for i in range(count):
         (folder / f"run{i}" / "traces" / "retain").mkdir(parents=True)
+        with (folder / f"run{i}" / "traces" / "retain" / "host_1.1.pt.trace.json.gz").open("wb") as trace:
+            trace.truncate(size // count)
         (folder / f"run{i}" / "result.json").write_bytes(data)
     found, times = Runs([folder]), []
     for _ in range(REPEATS + 1):
@@ -107,11 +111,12 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=1000)
     parser.add_argument("--kernels", type=int, default=100_000)
     parser.add_argument("--files", type=int, default=20_000)
+    parser.add_argument("--bytes", type=int, default=1_000_000_000, help="of all traces together")
     options = parser.parse_args()
     ready = {"answers": ".answers", "calls": ".kernels tbody td"}
     made = result(options.kernels)
     with tempfile.TemporaryDirectory() as name, tempfile.TemporaryDirectory() as logdir:
-        first, warm = listing(options.runs, options.files, Path(name))
+        first, warm = listing(options.runs, options.files, options.bytes, Path(name))
         print(
             f"listing {options.runs} runs beside {options.files} files: first {first:.3f} s, warm {warm:.3f} s (promised 0.2)"
         )
