@@ -102,6 +102,22 @@ def test_charts_beside_the_answers(multitask: Measured, watched: Watched) -> Non
     assert [value for _, value in shown[2]] == ["262.0 KiB", "262.0 KiB", "133.5 KiB"]
 
 
+def test_parts_of_a_step(multitask: Measured, watched: Watched) -> None:
+    """FLOPs of every call as heads and trunk, which add up to it; additions of gradients as counted."""
+    open_view(watched.page, multitask.folder / "report.html", "strategies")
+    told = [str(one.get_attribute("aria-label")) for one in watched.page.locator(".bars svg").all()]
+    retain = next(s for s in multitask.result.strategies if s.name == "retain")
+    for call in retain.calls:
+        assert call.flops is not None
+        assert call.head_flops is not None
+        assert call.accumulate is not None
+        name = f"call {call.index} {call.losses[0]}"
+        parts = f"{name}, heads {flops(call.head_flops)}, {name}, trunk {flops(call.flops - call.head_flops)}"
+        assert any(words.startswith("retain: ") and parts in words for words in told)
+        added = f"{name}, into .grad {call.accumulate.added}, {name}, where paths meet {call.fan_in_adds}"
+        assert any(words.startswith("retain: ") and added in words for words in told)
+
+
 def test_relations_of_gradients(multitask: Measured, watched: Watched) -> None:
     open_view(watched.page, multitask.folder / "report.html", "strategies")
     rows = {row[0]: row[1:3] for row in cells(watched.page, "Gradients, against summed")}

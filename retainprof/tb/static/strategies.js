@@ -63,6 +63,13 @@ function flopsOf(call) {
   return [["heads", `${name}, heads`, call.head_flops], ["trunk", `${name}, trunk`, call.flops - call.head_flops]];
 }
 
+// How often a call added gradients: AccumulateGrad into .grad, and the engine where paths of the graph meet.
+function additionsOf(call) {
+  const name = `call ${call.index} ${nameOf(call)}`;
+  const into = call.accumulate ? call.accumulate.added + call.accumulate.sparse_added : null;
+  return [["adds", `${name}, into .grad`, into], ["fan", `${name}, where paths meet`, call.fan_in_adds]];
+}
+
 function total(calls, value) {
   return calls.every((call) => value(call) !== null) ? calls.reduce((sum, call) => sum + value(call), 0) : null;
 }
@@ -104,7 +111,7 @@ function agreement(result) {
 export function strategiesView(page) {
   const {result} = page;
   const clock = clockOf(result);
-  const parts = (forward, ofCall, show) => (one) => [["forward", "forward", forward(one)], ...one.calls.flatMap(ofCall)]
+  const parts = (forward, ofCall, show) => (one) => [...(forward ? [["forward", "forward", forward(one)]] : []), ...one.calls.flatMap(ofCall)]
     .map(([kind, name, amount]) => ({kind: `part ${kind}`, name: `${name} ${show(amount)}`, amount}));
   const time = `${clock}_ns`;
   return h("div", {},
@@ -112,7 +119,8 @@ export function strategiesView(page) {
     h("h2", {}, "Where a step goes"),
     h("div", {class: "panels"},
       parted(`${clockName(clock)} time, medians of the parts`, result, parts((one) => one.forward[time].median, (call) => [[kindOf(call), `call ${call.index} ${nameOf(call)}`, call[time].median]], ns), ns),
-      parted("FLOPs of matrix products, convolutions, attention", result, parts((one) => one.forward.flops, flopsOf, flops), flops)),
-    legend([["part forward", "forward"], ["part whole", "a call through heads and trunk"], ["part heads", "heads"], ["part trunk", "trunk"]]),
-    h("p", {class: "quiet"}, "Heads: before the gradient reached the output of the shared module; trunk: after. Additions have no FLOPs in torch's counter: how often gradients were added is in the table above, what it took is in Calls."));
+      parted("FLOPs of matrix products, convolutions, attention", result, parts((one) => one.forward.flops, flopsOf, flops), flops),
+      parted("Additions of gradients, counted", result, parts(null, additionsOf, count), count)),
+    legend([["part forward", "forward"], ["part whole", "a call through heads and trunk"], ["part heads", "heads"], ["part trunk", "trunk"], ["part adds", "into .grad"], ["part fan", "where paths meet"]]),
+    h("p", {class: "quiet"}, "Heads: before the gradient reached the output of the shared module; trunk: after. Additions have no FLOPs in torch's counter, so they are counted; what they took is in Calls."));
 }
