@@ -48,7 +48,22 @@ def run_and_exit(run: Callable[[], int]) -> NoReturn:
     _inside = True
     code = run()
     atexit._run_exitfuncs()
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError):  # a reader that is gone
-            stream.flush()
-    os._exit(code)
+    os._exit(code or _flushed())
+
+
+def _flushed() -> int:
+    """Write what is buffered: 0, or 2 where that fails for another reason than that the reader has gone."""
+    try:
+        if sys.stdout is not None:  # it is where the program was started with it closed
+            sys.stdout.flush()
+    except BrokenPipeError:
+        return 0
+    except OSError as e:
+        with contextlib.suppress(OSError):
+            print(f"retainprof: error: the output cannot be written: {e.strerror or e}", file=sys.stderr)
+        return 2
+    finally:
+        with contextlib.suppress(OSError):
+            if sys.stderr is not None:
+                sys.stderr.flush()
+    return 0

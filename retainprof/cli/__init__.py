@@ -81,6 +81,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return INTERRUPTED
+    except OSError as e:  # standard output on a full disk; files of our own raise a RetainprofError
+        print(f"retainprof: error: {e}", file=sys.stderr)
+        return UsageError.exit_code
 
 
 def _told(e: RetainprofError) -> str:

@@ -396,6 +396,31 @@ def test_control_c_of_a_real_process(scenario: Write, tmp_path: Path) -> None:
     assert result.timing.rounds > 0
 
 
+# --- standard output -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("buffered", [True, False])
+def test_standard_output_on_a_full_disk(buffered: bool) -> None:
+    env = {**os.environ, "PYTHONUNBUFFERED": "" if buffered else "1"}
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "retainprof", "list"], stdout=full, stderr=subprocess.PIPE, env=env, check=False
+        )
+    assert done.returncode == 2
+    assert b"No space left on device" in done.stderr
+    assert b"Traceback" not in done.stderr
+
+
+def test_standard_output_closed_or_left() -> None:
+    """A closed one is no error; a reader that leaves ends it quietly."""
+    command = f"{sys.executable} -m retainprof list"
+    closed = subprocess.run(f"{command} >&-", shell=True, stderr=subprocess.PIPE, check=False)
+    assert (closed.returncode, closed.stderr) == (0, b"")
+    left = subprocess.run(f"{command} | head -1", shell=True, capture_output=True, check=False)
+    assert (left.stdout, left.stderr) == (b"models:\n", b"")
+
+
 # --- starting ------------------------------------------------------------------------------------------------------
 
 
