@@ -34,44 +34,38 @@ class LabelObserver(Observer):
     """Puts a label around every forward part, loss and call; ``names`` are the calls' slugs by index."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
-        self._names = names
+        self._calls = [labels.make("call", index, name) for index, name in enumerate(names)]
         self._open: list[Any] = []
         self._losses = 0
 
     def step_begin(self) -> None:
         self._losses = 0
 
-    def _enter(self, text: str) -> None:
-        self._open.append(enter_annotation(text))
-
-    def _leave(self) -> None:
-        leave_annotation(self._open.pop())
-
     def forward_begin(self, segment: int) -> None:
-        self._enter(labels.make("forward", segment))
+        self._open.append(enter_annotation(labels.make("forward", segment)))
 
     def forward_end(self, segment: int) -> None:  # noqa: ARG002
-        self._leave()
+        leave_annotation(self._open.pop())
 
     def loss_begin(self, name: str) -> None:
-        self._enter(labels.make("loss", self._losses, name))
+        self._open.append(enter_annotation(labels.make("loss", self._losses, name)))
         self._losses += 1
 
     def loss_end(self, name: str) -> None:  # noqa: ARG002
-        self._leave()
+        leave_annotation(self._open.pop())
 
     def call_begin(self, index: int) -> None:
-        self._enter(labels.make("call", index, self._names[index]))
+        self._open.append(enter_annotation(self._calls[index]))
 
     def call_end(self, index: int) -> None:  # noqa: ARG002
-        self._leave()
+        leave_annotation(self._open.pop())
 
     def call_failed(self, index: int) -> None:  # noqa: ARG002
-        self._leave()
+        leave_annotation(self._open.pop())
 
     def step_end(self) -> None:
         while self._open:  # the forward raised
-            self._leave()
+            leave_annotation(self._open.pop())
 
 
 class Recorder:
